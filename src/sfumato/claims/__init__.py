@@ -34,8 +34,8 @@ _BY_H2FDP = ("h2fdp", "hfl-dp", "pedpfl", "dp-fedavg")
 def claims_of(plan: Plan, delta: float) -> tuple[Claim, ...]:
     """The claims of the paper behind the plan's protocol or noise formula, beside our ε at ``delta``.
 
-    Empty where there is no such paper, or where the gradients of examples are clipped: no paper here does
-    that.
+    The plan is resolved. Empty where there is no such paper, or where the gradients of examples are clipped:
+    no paper here does that. The reasons (`Claim.why`) name parties by their titles in the spec.
     """
     if plan.spec.privacy.clips_examples:
         return ()
@@ -70,7 +70,10 @@ def tree_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def claimed_units(plan: TreePlan) -> tuple[str, ...]:
-    """The kinds of units with claims: ``device``, ``record`` or ``person``, or both of the first two."""
+    """The kinds of units with claims: ``device``, ``record`` or ``person``, or both of the first two.
+
+    By ``privacy.unit`` of the plan.
+    """
     unit = plan.spec.privacy.unit
     return ("device", "record") if unit == "both" else (unit,)
 
@@ -83,7 +86,11 @@ def rigorous_bound(plan: TreePlan, pair: PairClass, unit: str, delta: float) -> 
         pair: the class.
         unit: the kind of unit, ``device``, ``record`` or ``person``; a record or person is charged as one of
             the device that draws its own most often.
-        delta: of the bound.
+        delta: of the bound, in (0, 1).
+
+    Returns:
+        The bound with the smallest ε of the flow, cut and min-cost bounds; its ε is ∞ where noise protects
+        nothing.
     """
     spec = plan.spec
     charge = PairCharge.of(

@@ -158,7 +158,10 @@ def _all_take_part(declared: GroupReleases, groups: Sequence[int]) -> bool:
 
 
 def _explain_divergence(declared: GroupReleases, groups: Sequence[int]) -> str:
-    """A clause on the divergence that Theorem 1's text uses for ``groups``, and where it is wrong."""
+    """A clause on the divergence that Theorem 1's text uses for ``groups``, and where it is wrong.
+
+    ``groups``: numbers of those whose releases are counted, at least one.
+    """
     rates, sigmas = [declared.rate[g] for g in groups], [declared.noise_multiplier[g] for g in groups]
     if _all_take_part(declared, groups):
         return "2π²α/σ² is four times the Gaussian's α/2σ² at π = 1 (O3)"

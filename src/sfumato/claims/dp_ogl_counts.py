@@ -61,24 +61,28 @@ class PaperCount:
 
     @property
     def missed(self) -> int:
-        """Number of releases that arrive and are not charged, as T/S is rounded down (errata O1)."""
+        """Number of releases that arrive and are not charged, as T/S is rounded down (errata O1); else 0."""
         return max(0, self.arriving - self.charged)
 
     @property
     def too_many(self) -> int:
-        """Number of releases that are charged and do not arrive, as only the target could pass them on."""
+        """Number of releases that are charged and do not arrive, as only the target could pass them on.
+
+        0 if there are none (errata O2).
+        """
         return max(0, self.charged - self.arriving)
 
     @property
     def errors_cancel(self) -> bool:
-        """Whether both errors are made, and are as large as each other."""
+        """Whether both errors (errata O1, O2) are made and are equally large, so that the count is right."""
         return self.through_target > 0 and self.charged == self.arriving
 
 
 def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[PaperCount, ...]:
     """How many releases Theorem 1 charges for ``unit`` towards ``observer``, by group of the unit.
 
-    The groups must not change over time.
+    Both are numbers of workers, from 0. One count a group of the unit, in the groups' order. The groups must
+    not change over time: only those of the first era are read.
     """
     kinds = declared.kinds
     mine, theirs = kinds.groups[kinds.of[unit]][0], kinds.groups[kinds.of[observer]][0]
@@ -103,9 +107,15 @@ def paper_counts(declared: GroupReleases, unit: int, observer: int) -> tuple[Pap
 
 
 def paper_epsilon(declared: GroupReleases, counts: Sequence[PaperCount], method: str, delta: float) -> float:
-    """The ε at ``delta`` that follows from Theorem 1's ``counts``.
+    """The ε at ``delta`` that follows from Theorem 1's ``counts``, by Opacus's conversion.
 
-    ``method``: ``BY_RDP`` (as the paper's figures are made) or ``BY_TEXT``.
+    0 if nothing is counted.
+
+    Args:
+        declared: the releases, with the noise multiplier and rate of every group.
+        counts: from `paper_counts`.
+        method: ``BY_RDP`` (as the paper's figures are made) or ``BY_TEXT``.
+        delta: in (0, 1).
     """
     return _composed_epsilon(_terms(declared, counts), method, delta)
 
@@ -113,13 +123,17 @@ def paper_epsilon(declared: GroupReleases, counts: Sequence[PaperCount], method:
 def paper_divergence(declared: GroupReleases, counts: Sequence[PaperCount], delta: float) -> float:
     """The Rényi divergence, not converted to ε, of Theorem 1's counts at the best order for ``delta``.
 
-    The paper does not say whether its figures show ε before or after the conversion.
+    In nats; 0 if nothing is counted. The paper does not say whether its figures show ε before or after the
+    conversion.
     """
     return _composed_divergence(_terms(declared, counts), delta)
 
 
 def _terms(declared: GroupReleases, counts: Sequence[PaperCount]) -> tuple[tuple[float, float, int], ...]:
-    """Every (noise multiplier, sampling rate, number of counted releases), ascending."""
+    """Every (noise multiplier, sampling rate, number of counted releases), ascending.
+
+    Groups with the same noise and rate are added up; terms of 0 releases are left out.
+    """
     found: dict[tuple[float, float], int] = {}
     for count in counts:
         key = declared.noise_multiplier[count.group], declared.rate[count.group]
@@ -128,10 +142,11 @@ def _terms(declared: GroupReleases, counts: Sequence[PaperCount]) -> tuple[tuple
 
 
 def paper_sources(declared: GroupReleases) -> dict[str, str]:
-    """The methods of Theorem 1's claims for the protocol by name; empty if it makes none.
+    """Theorem 1's claims for the protocol: the method of each, by the claim's name; empty if there are none.
 
-    It makes some where masters add noise in every group, groups do not change, and workers are drawn
-    independently of each other.
+    Names are such as ``DP-OGL Thm. 1 (17), counts x RDP``, methods ``BY_RDP`` and ``BY_TEXT``. There are
+    claims where masters add noise in every group, groups do not change, and workers are drawn independently
+    of each other.
     """
     equation = {"dp-ogl": "(17)", "dp-ogl+": "(18)"}.get(declared.kind)
     judged = equation and declared.noised_by_masters and len(declared.eras) == 1
@@ -151,14 +166,18 @@ def claims_pair(declared: GroupReleases, unit: int, observer: int) -> bool:
 
 
 def hops_of(declared: GroupReleases) -> IntArray:
-    """Hops between every two of M groups, ``[M, M]``; a hop needs a worker in both; else `UNREACHED`."""
+    """Hops between every two of M groups, ``[M, M]``; a hop needs a worker in both; else `UNREACHED`.
+
+    0 from a group to itself. Groups are those of the first era.
+    """
     return _hops_between_groups(declared.eras[0].groups, declared.device_count, None)
 
 
 def hops_without(declared: GroupReleases, kind: int) -> IntArray:
     """Hops between every two of M groups, ``[M, M]``, with one worker of ``kind`` left out as a link.
 
-    It makes a difference only if that worker is the only one of its kind.
+    ``kind``: number of the kind of workers, those in the same groups. It makes a difference only if that
+    worker is the only one of its kind. Otherwise as `hops_of`.
     """
     alone = int(declared.kinds.size[kind]) == 1
     return _hops_between_groups(declared.eras[0].groups, declared.device_count, kind if alone else None)
@@ -168,7 +187,7 @@ def hops_without(declared: GroupReleases, kind: int) -> IntArray:
 def _hops_between_groups(groups: tuple[tuple[int, ...], ...], devices: int, without: int | None) -> IntArray:
     """Hops between every two groups ``[M, M]``, with one worker of the kind ``without`` being no link.
 
-    ``devices``: number of workers.
+    ``devices``: number of workers. ``None``: nobody is left out. `UNREACHED` where there is no path.
     """
     kinds = WorkerKinds.among(devices, (GroupStructure(1, groups),))
     return hops_between_groups(kinds.links(0, kinds.size if without is None else kinds.without(without)))
@@ -178,7 +197,7 @@ def _hops_between_groups(groups: tuple[tuple[int, ...], ...], devices: int, with
 def _composed_epsilon(terms: tuple[tuple[float, float, int], ...], method: str, delta: float) -> float:
     """ε at ``delta`` of terms (σ, sampling rate, number), by the paper's text or its Rényi accountant.
 
-    ``method``: ``BY_TEXT`` or ``BY_RDP``.
+    ``method``: ``BY_TEXT`` or ``BY_RDP``. 0 of no terms.
     """
     if not terms:
         return 0.0
@@ -191,10 +210,13 @@ def _composed_epsilon(terms: tuple[tuple[float, float, int], ...], method: str, 
 
 @cache
 def _composed_divergence(terms: tuple[tuple[float, float, int], ...], delta: float) -> float:
-    """The divergence of the terms at the best order for ``delta``."""
+    """The Rényi divergence of terms (σ, sampling rate, number) at the best order for ``delta``.
+
+    0 if there are no terms.
+    """
     return divergence_of_best_order(_spent(terms), delta) if terms else 0.0
 
 
 def _spent(terms: tuple[tuple[float, float, int], ...]) -> FloatArray:
-    """The sum of the terms' Rényi divergences at all `ORDERS`, ``[orders]``."""
+    """The sum of the terms' Rényi divergences at all `ORDERS`, ``[orders]``; at least one term."""
     return np.asarray(np.sum([n * divergences(sigma, rate) for sigma, rate, n in terms], axis=0))

@@ -26,7 +26,12 @@ _LARGEST = 1e200  # of a log-Sobolev constant's inverse: μ is 1 long before
 
 @dataclass(frozen=True)
 class Theorem2:
-    """Theorem 2 for a plan that meets its conditions."""
+    """Theorem 2 for a plan that meets its conditions.
+
+    Attributes:
+        releases: the declared releases of the plan.
+        source: the name of its claims.
+    """
 
     releases: GroupReleases
     source: str
@@ -34,7 +39,10 @@ class Theorem2:
 
     @classmethod
     def of(cls, plan: GroupPlan) -> Theorem2 | None:
-        """The theorem for ``plan``; ``None`` unless groups form a string, all take part, loss is convex."""
+        """The theorem for ``plan``; ``None`` unless groups form a string, all take part, loss is convex.
+
+        A convex loss is that of the model ``softmax``; groups that change over time meet no condition either.
+        """
         declared = plan.releases
         convex = plan.spec.model is not None and plan.spec.model.kind == "softmax"
         if plan.eras or not convex or any(rate < 1 for rate in declared.rate) or not _is_string(declared):
@@ -44,7 +52,10 @@ class Theorem2:
         )
 
     def epsilon(self, unit: int, observer: int, delta: float) -> float:
-        """The ε at ``delta`` that the theorem claims for the devices ``unit`` and ``observer``."""
+        """The ε at ``delta`` that the theorem claims for the devices ``unit`` and ``observer``.
+
+        By Opacus's conversion of the summed Rényi divergences; 0 if no release is counted.
+        """
         declared, orders = self.releases, np.array(ORDERS)
         spent = np.zeros_like(orders)
         for count in paper_counts(declared, unit, observer):
@@ -56,7 +67,10 @@ class Theorem2:
         return epsilon_of(spent, delta) if spent.any() else 0.0
 
     def why(self, unit: int, observer: int, holds: bool) -> str:
-        """A sentence on why the claim for ``unit`` towards ``observer`` is right (if ``holds``) or wrong."""
+        """A sentence on why the claim for ``unit`` towards ``observer`` is right (if ``holds``) or wrong.
+
+        The two are numbers of devices. It names errors by their labels in docs/errata.md.
+        """
         if self.releases.kind == "dp-ogl+" and self.releases.merge_every > 1:
             return DP_OGL_PLUS if not holds else "nothing of this worker's data gets that far."
         far = [c for c in paper_counts(self.releases, unit, observer) if not c.common]
@@ -80,17 +94,20 @@ class Theorem2:
         return "; ".join(said) + "."
 
     def _counted_releases(self, count: PaperCount) -> int:
-        """The number of releases that the theorem counts behind ``count``."""
+        """The number of releases that the theorem counts in the group of ``count``.
+
+        0 if no path of groups leads from it to the observer.
+        """
         if count.hops is None:
             return 0
         a_step = self.releases.merge_every if self.releases.kind == "dp-ogl" else 1
         return a_step * max(0, self.releases.rounds // self.releases.merge_every - count.hops + 1)
 
     def _sum_of_products(self, unit: int, observer: int, count: PaperCount) -> FloatArray:
-        """The sum over τ of (21)'s or (22)'s products of degradation factors of a pair, at all `ORDERS`,
-        ``[orders]``.
+        """The sum over τ of (21)'s or (22)'s products of degradation factors of a pair, ``[orders]``.
 
-        ``unit`` and ``observer``: numbers of workers.
+        At all `ORDERS`; 0 where no path of groups leads to the observer. ``unit`` and ``observer``: numbers
+        of workers; ``count``: of the group of the unit in which the releases are.
         """
         total = np.zeros(len(ORDERS))
         if count.hops is None:
@@ -108,6 +125,9 @@ class Theorem2:
         self, unit: int, observer: int, count: PaperCount, tau: int
     ) -> Iterator[tuple[int, int]]:
         """Pairs (group, step from 1) on the way of information to the observer, in groups without the target.
+
+        Nothing where no step is taken in such a group. The group of ``count`` is connected with the
+        observer's.
 
         Args:
             unit: the target.
@@ -136,7 +156,10 @@ class Theorem2:
                     yield path[tau - step], step + 1
 
     def _degradation_factor(self, group: int, step: int) -> FloatArray:
-        """μ of (21) and (22): by how much a step of ``group`` weakens what is passed on, at all `ORDERS`."""
+        """μ of (21) and (22): by how much a step of ``group`` weakens what is passed on, ``[orders]``.
+
+        At all `ORDERS`, between 0 and 1; ``step``: from 1.
+        """
         orders = np.array(ORDERS)
         inverse = self._inverse_constants(step)[group]
         return np.asarray(orders / (orders + 1 / inverse))
@@ -144,7 +167,7 @@ class Theorem2:
     def _least_factor(self, unit: int, observer: int) -> float:
         """The smallest degradation factor used for a pair, at order 1, where all of them are least.
 
-        ``unit`` and ``observer``: numbers of workers.
+        1 if none is used. ``unit`` and ``observer``: numbers of workers.
         """
         least = 1.0
         for count in paper_counts(self.releases, unit, observer):
@@ -156,7 +179,8 @@ class Theorem2:
     def _inverse_constants(self, step: int) -> FloatArray:
         """Inverse log-Sobolev constants 1 / (h̄ c²σ²) of every group at ``step``, ``[M]``.
 
-        By (46), its two cases as (58) has them, and (67).
+        By (46), its two cases as (58) has them, and (67). ``step``: from 1. Values are between 1e-300 and
+        1e200.
         """
         rows = self._inverse.setdefault(0, [])
         state = self._inverse.setdefault(1, [np.zeros(self.releases.group_count)])

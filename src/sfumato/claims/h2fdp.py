@@ -92,7 +92,7 @@ def _why_of_device(plan: TreePlan, pair: PairClass) -> str:
 
 
 def _why_of_record(plan: TreePlan, best: EpsilonBound) -> str:
-    """A sentence on what Prop. 3.1 leaves out for a record."""
+    """A sentence on what Prop. 3.1 leaves out for a record; ``best``: the rigorous bound of the pair."""
     if plan.releases.batches.rates is None:
         return f"nothing amplifies for one record: {plan.releases.batches.why_not_drawn} (H1)."
     return (

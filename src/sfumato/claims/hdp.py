@@ -38,10 +38,10 @@ class Noisers:
     """Who adds noise in a round, as Table I counts them.
 
     Attributes:
-        clients: online clients that add noise.
+        clients: online clients that add noise; the expectation where they are drawn.
         zones: zones whose supernode adds noise.
         cloud: whether the aggregator does.
-        online: clients online, k.
+        online: clients online, k; the expectation where they are drawn.
     """
 
     clients: float
@@ -51,12 +51,19 @@ class Noisers:
 
     @property
     def total(self) -> float:
-        """Number of noisers, by whose root Table I divides ε: beta s m + alpha s + 1 in general."""
+        """Number of noisers, by whose root Table I divides ε: beta s m + alpha s + 1 in general.
+
+        Expected where clients are drawn; 0 if nobody adds noise.
+        """
         return self.clients + self.zones + self.cloud
 
     @property
     def case(self) -> str:
-        """The name of the case of Sec. V, C1 to C7, by who adds noise."""
+        """The name of the case of Sec. V, C1 to C7, by who adds noise.
+
+        Raises:
+            KeyError: nobody adds noise.
+        """
         where = (self.cloud, self.zones > 0, self.clients > 0)
         cases = {
             (False, False, True): "C1",
@@ -71,7 +78,10 @@ class Noisers:
 
 
 def noisers_of(plan: TreePlan) -> Noisers:
-    """How many clients, zones and clouds add noise at the global aggregation, as Table I counts them."""
+    """How many clients, zones and clouds add noise at the global aggregation, as Table I counts them.
+
+    The cloud counts as one. Of clients that are drawn at random it is the expected number.
+    """
     facts, classes = plan.releases.steps[-1], plan.releases.classes
     loud = np.bincount(classes.leaf, weights=(classes.variance(facts.device_std) > 0) * classes.count)
     share = plan.participants.drawn / plan.tree.devices
@@ -88,8 +98,8 @@ def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta
     """ε at ``delta`` by the paper's accountant: min over orders of ``RDP + ln(1/delta) / (order - 1)``.
 
     Args:
-        multiplier: noise multiplier z.
-        rate: q, of Poisson sampling.
+        multiplier: noise multiplier z, above 0.
+        rate: q, of Poisson sampling, 0 to 1.
         rounds: T.
         delta: in (0, 1).
 
@@ -103,7 +113,7 @@ def epsilon_by_old_conversion(multiplier: float, rate: float, rounds: int, delta
 
 
 def _sampled_gaussian_rdp(orders: IntArray, rate: float, multiplier: float) -> FloatArray:
-    """Rényi divergences of the sampled Gaussian with multiplier z at whole ``orders``, in their shape.
+    """Rényi divergences of the sampled Gaussian with multiplier z at whole ``orders`` above 1, ``[orders]``.
 
     ln sum_i C(order, i) (1-q)^(order-i) q^i exp((i^2 - i) / (2 z^2)), over order - 1. ``rate``: q, of Poisson
     sampling.
@@ -160,7 +170,10 @@ def hdp_claims(plan: TreePlan, delta: float) -> tuple[Claim, ...]:
 
 
 def _place_of_claim(pair: PairClass, noisers: Noisers) -> str:
-    """The place in the paper that speaks of this observer, or whose rule is applied to it."""
+    """The place in the paper that speaks of this observer, or whose rule is applied to it.
+
+    ``Table I``, ``Sec. V, Case 3``, or `_RULE` where another case's edges are read by that rule.
+    """
     if pair.observer.kind != "node" or not pair.observer.tier:
         return "Table I"
     return "Sec. V, Case 3" if noisers.case == "C3" else _RULE

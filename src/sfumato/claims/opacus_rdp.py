@@ -23,14 +23,17 @@ _MOST_TERMS = 1 << 18
 
 
 def epsilon_of(rdp: FloatArray, delta: float) -> float:
-    """The ε ≥ 0 at ``delta`` of Rényi divergences ``[orders]`` at `ORDERS`, by Opacus's conversion."""
+    """The ε ≥ 0 at ``delta`` of Rényi divergences ``[orders]`` at `ORDERS`, by Opacus's conversion.
+
+    Orders at which the divergence is NaN are left out. ``delta``: in (0, 1).
+    """
     return max(0.0, float(np.nanmin(_converted(rdp, delta))))
 
 
 def divergence_of_best_order(rdp: FloatArray, delta: float) -> float:
     """The Rényi divergence, not converted, at the one of `ORDERS` that gives the smallest ε at ``delta``.
 
-    ``rdp``: divergences at `ORDERS`, ``[orders]``.
+    ``rdp``: divergences at `ORDERS`, ``[orders]``. In nats; ``delta``: in (0, 1).
     """
     return float(rdp[np.nanargmin(_converted(rdp, delta))])
 
@@ -44,7 +47,7 @@ def _converted(rdp: FloatArray, delta: float) -> FloatArray:
 
 @cache
 def divergences(sigma: float, rate: float) -> FloatArray:
-    """Rényi divergences of one sampled Gaussian at `ORDERS`, ``[orders]``.
+    """Rényi divergences of one sampled Gaussian at `ORDERS`, ``[orders]``; ∞ where no series converges.
 
     Args:
         sigma: noise multiplier, above 0.
@@ -58,7 +61,7 @@ def divergences(sigma: float, rate: float) -> FloatArray:
 def _log_moment(sigma: float, rate: float, order: float) -> float:
     """The logarithm of the moment of a Gaussian of multiplier ``sigma`` sampled at ``rate``, at ``order``.
 
-    ∞ where no series converges.
+    ``order``: above 1. ∞ where no series converges. Over order - 1 it is the Rényi divergence.
     """
     if order == int(order):
         return _log_moment_of_whole_order(sigma, rate, int(order))
@@ -69,7 +72,10 @@ def _log_moment(sigma: float, rate: float, order: float) -> float:
 
 
 def _log_moment_of_whole_order(sigma: float, rate: float, order: int) -> float:
-    """ln Σ_i C(α, i) (1-q)^(α-i) q^i e^((i² - i) / (2σ²))."""
+    """The logarithm of the moment of a sampled Gaussian at a whole ``order``, a finite sum.
+
+    ln Σ_i C(α, i) (1-q)^(α-i) q^i e^((i² - i) / (2σ²)), with q the ``rate``.
+    """
     from scipy import special
 
     i = np.arange(order + 1)

@@ -95,7 +95,10 @@ NAMED = re.compile("|".join([*_SPELLED, *_EQUATIONS, _LABELS]))
 
 
 def errors_named(said: str) -> set[str]:
-    """The labels, such as ``O1``, of errors in papers that the sentence ``said`` names."""
+    """The labels, such as ``O1``, of errors in papers that the sentence ``said`` names in parentheses.
+
+    Several may share the parentheses: ``(O1, O2)``. Empty where there is none.
+    """
     return set(re.findall(_LABELS, said))
 
 

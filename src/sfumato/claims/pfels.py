@@ -26,6 +26,12 @@ def pfels_claims(plan: TreePlan, air: AirPlan, claimed: float, delta: float) -> 
 
     They are made for each class of pairs whose observer receives the superposed sum or knows the global
     model.
+
+    Args:
+        plan: resolved.
+        air: how its devices send over the air.
+        claimed: the ε by which the paper's formula set the signal.
+        delta: of our ε.
     """
     pairs = [pair for pair in plan.releases.pair_classes() if _paper_speaks_of(plan, pair)]
     return tuple(claim for pair in pairs for claim in _claims_of_pair(plan, air, pair, claimed, delta))
@@ -89,6 +95,8 @@ def _claims_of_pair(
 def _draw_of(plan: TreePlan, exposure: Exposure, *, hidden: bool) -> ClaimedDraw:
     """How the draw of participants enters the ε of one round of an ``exposure`` of all rounds.
 
+    ``none``: all take part; ``seen``: the observer sees it; ``replaced``: their number is fixed and no
+    reception reveals it, so that another device stands in for the unit; ``unseen``: it is hidden otherwise.
     ``hidden``: whether the observer does not see it.
     """
     if all(drawn.sampling.kind == "all" for drawn in exposure.draws):
@@ -108,7 +116,10 @@ def _describe_limit(plan: TreePlan, air: AirPlan, unit: int) -> str:
 
 
 def _describe_multipliers(releases: Sequence[Release]) -> str:
-    """The range of noise multipliers of ``releases`` as text, over what the unit's own message moves."""
+    """The range of noise multipliers of ``releases`` as text, over what the unit's own message moves.
+
+    ``0.5 to 2``; one number where they are written alike, and ∞ where no release depends on the unit.
+    """
     found = [r.mu_squared("zero-out") ** -0.5 for r in releases if r.depends_on_unit]
     if not found:
         return "∞"
@@ -117,7 +128,10 @@ def _describe_multipliers(releases: Sequence[Release]) -> str:
 
 
 def _explain_claim(plan: TreePlan, air: AirPlan, what: str, claimed: float, draw: ClaimedDraw) -> str:
-    """A sentence on what is wrong with the claim, by the errata's numbers (docs/errata.md)."""
+    """Clauses on what is wrong with the claim, by the errata's numbers (docs/errata.md).
+
+    ``what``: ``one round`` or the words for all rounds; ``draw``: from `_draw_of`.
+    """
     domain = 2 * float((air.participants / plan.tree.devices).min())
     parts = []
     if claimed >= domain:
@@ -140,10 +154,10 @@ def _explain_claim(plan: TreePlan, air: AirPlan, what: str, claimed: float, draw
 
 
 def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float | None, str]:
-    """For a fixed number drawn unseen, ε at ``delta`` as if by Poisson, which is no guarantee, and a clause
-    on it.
+    """For a fixed number drawn unseen: ε at ``delta`` as if drawn by Poisson, and a clause on it.
 
-    ``None`` and an empty text otherwise.
+    This ε is no guarantee. ``None`` and an empty text where all take part, participants are drawn by Poisson,
+    the observer sees the draw, or neighbours are ``replace``. ``exposure``: of one draw.
     """
     (drawn,) = exposure.draws
     fixed = drawn.sampling.kind == "fixed"
@@ -161,7 +175,10 @@ def _surrogate(plan: TreePlan, exposure: Exposure, delta: float) -> tuple[float 
 
 
 def _describe_grid(exposure: Exposure, best: EpsilonBound) -> str:
-    """A phrase on the grid of privacy losses behind ``best``, a bound of ``exposure``; may be empty."""
+    """A phrase, after a space, on the grid of privacy losses behind ``best``; "" if it was not on a grid.
+
+    ``best``: a bound of ``exposure``.
+    """
     for charge in ways_to_charge(exposure, best.neighbours):
         curve = compose(charge.terms, neighbours=charge.neighbours)
         if best.method == "pld" and charge.how == best.how and curve.discretization:
@@ -170,7 +187,10 @@ def _describe_grid(exposure: Exposure, best: EpsilonBound) -> str:
 
 
 def _describe_needed_noise(exposure: Exposure, claimed: float, factor: float) -> str:
-    """A clause on the noise multiplier that would make the claim true, ``factor`` times the present one."""
+    """A clause on the noise multiplier that would make the claim true, ``factor`` times the present one.
+
+    ``factor``: 0 if no noise is needed, ∞ if none suffices.
+    """
     if math.isinf(factor):
         return f"no noise floor holds here, so nothing makes ε = {claimed:g} true"
     if factor == 0:

@@ -47,7 +47,7 @@ def bound_terms(
 def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
     """The ratio k/d, of 0.05, 0.1, …, 1, for which the bound (23) is least, with this plan's channels.
 
-    ``None`` where power control is not by (36). ``parameters``: d.
+    ``None`` where nothing is sent over the air, or power control is not by (36). ``parameters``: d.
     """
     air = plan.air
     if air is None or air.rule != "pfels":
@@ -55,6 +55,7 @@ def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
     participants = float(air.participants.mean())
 
     def bound(ratio: float) -> float:
+        """The sum of both errors of the bound at a ``ratio``."""
         return sum(
             bound_terms(ratio, parameters, participants, _inverse_square(plan, air, ratio, parameters))
         )

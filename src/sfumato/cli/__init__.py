@@ -51,6 +51,9 @@ def app_of(arguments: Sequence[str]) -> typer.Typer:
     """The Typer application with only the command that ``arguments`` name, so that others are not imported.
 
     Where they name no known command it has all commands, to list them or to refuse the word.
+
+    Raises:
+        SpecError: they name a command of another program; the message has the command to call instead.
     """
     app = typer.Typer(
         name="sfumato",
@@ -103,7 +106,9 @@ def _global(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status of the process.
+    """Run the command line; returns the exit status of the process, one of those that `sfumato.cli` lists.
+
+    Errors are printed to stderr, not raised.
 
     Args:
         arguments: what follows ``sfumato``; default: those of this process.

@@ -85,7 +85,10 @@ def _collecting_rarely() -> Iterator[None]:
 
 
 def _print_report(report: PrivacyReport) -> None:
-    """Print the tables of guarantees and claims, then notes and findings."""
+    """Print the tables of guarantees and claims, then coalitions, notes and findings.
+
+    At most `MOST_ROWS` guarantees and as many claims are printed; a line says how many more there are.
+    """
     out, titled = console(), report.plan.parties.titled
     groups = _rows_by_relation(report.guarantees)
     each = max(1, MOST_ROWS // max(1, len(groups)))
@@ -142,7 +145,7 @@ UNITS = {
 
 
 def _describe_units(rows: Sequence[Guarantee]) -> list[str]:
-    """Sentences on what the kinds of units (device, record, person) in ``rows`` are."""
+    """Phrases on what the kinds of units (device, record, person) in ``rows`` are, each kind once."""
     kinds = {row.unit_kind for row in rows}
     return [what for kind, what in UNITS.items() if kind in kinds]
 
@@ -209,6 +212,7 @@ def _curve_table(rows: Sequence[Guarantee], titled: Title) -> Table:
     """The table of ε over δ: a line for each row, a column for each δ, at most `CURVE_COLUMNS` of them.
 
     ``rows``: one or more whose curves have the same δ; ε is rounded up. ``titled``: how parties are called.
+    Columns are evenly spaced among the δ of the curve.
     """
     every = -(-len(rows[0].curve) // CURVE_COLUMNS)
     deltas = [delta for delta, _ in rows[0].curve[::every]]

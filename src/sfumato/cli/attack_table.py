@@ -58,7 +58,7 @@ def _print_reconstructions(result: Mapping[str, Any]) -> None:
 
 
 def _format_mean(score: float | str) -> str:
-    """A mean score with three digits, or ∞."""
+    """A mean score with three digits, or ∞; ``score``: a number, or ``inf``, as which JSON has ∞."""
     return "∞" if score == "inf" else f"{float(score):.3f}"
 
 

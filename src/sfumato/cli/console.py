@@ -25,7 +25,10 @@ def console() -> Console:
 
 
 def empty_table(*headers: str, right: Sequence[str] = ()) -> Table:
-    """A rich table without rows and without frames; the columns in ``right`` are aligned to the right."""
+    """A rich table without rows and without frames; the columns in ``right`` are aligned to the right.
+
+    Their words are not broken into several lines, those of other columns are.
+    """
     from rich import box
     from rich.table import Table
 

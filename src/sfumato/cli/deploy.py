@@ -158,7 +158,12 @@ def _require_one_place(party: Path | None, parties: Path | None, loop: str | Non
 
 
 def _carrier(over: Carrying | None, *, local: bool) -> Path | None:
-    """The folder of Flower's environment, if it carries the frames of a local run."""
+    """The folder of Flower's environment if ``--over flower`` is given; ``None`` without ``--over``.
+
+    Raises:
+        SpecError: the parties are not on this machine.
+        RunError: there is no such environment, or the system is not Linux.
+    """
     if over is None:
         return None
     if not local:
@@ -169,7 +174,16 @@ def _carrier(over: Carrying | None, *, local: bool) -> Path | None:
 
 
 def _prepare(what: str, folder: Path | None, *, confirm: bool) -> None:
-    """Run ``deploy flower``, ``deploy check DIR`` or ``deploy keys DIR``; ``what``: the word after deploy."""
+    """Run ``deploy flower``, ``deploy check DIR`` or ``deploy keys DIR``.
+
+    Args:
+        what: the word after deploy.
+        folder: DIR, of a party.
+        confirm: whether its owner agrees to the consent that is there; of ``check``.
+
+    Raises:
+        SpecError: DIR is missing, or given to ``flower``.
+    """
     if what == "flower":
         from sfumato.deployment.flower.environment import VARIABLE, make_flower
 
@@ -191,7 +205,14 @@ def _prepare(what: str, folder: Path | None, *, confirm: bool) -> None:
 
 
 def _hand_over(spec: Spec, parties: Path, out: str | None) -> None:
-    """Run ``deploy --parties``: write a folder for each party into ``out``."""
+    """Run ``deploy --parties``: write a folder for each party into ``out``, and say what to do with them.
+
+    ``parties``: the file with the list of machines.
+
+    Raises:
+        SpecError: ``--out`` is missing, its folder is not empty, or the list does not fit the spec.
+        SfumatoError: the data cannot be read, or a folder cannot be written.
+    """
     if out is None:
         raise SpecError(Argument("out"), None, f"must be given with {Argument('parties')}: a new folder")
     from sfumato.deployment.handover import hand_over

@@ -144,7 +144,7 @@ class HintingCommand(TyperCommand):
             raise SpecError(option, None, f"cannot be read; write: {meant}") from None
 
     def _options(self, ctx: Any) -> dict[str, bool]:
-        """Every spelling of every option, with whether a value follows it."""
+        """Every spelling of every option, such as ``--set``, with whether a value follows it."""
         return {
             spelling: not (getattr(parameter, "is_flag", False) or getattr(parameter, "count", False))
             for parameter in self.get_params(ctx)
@@ -236,7 +236,11 @@ def _set_meant(arguments: list[str]) -> tuple[str, str]:
 
 
 def _init_meant(words: _Words) -> tuple[str, str]:
-    """Which of the words of ``sfumato init`` is too many, and what to write instead of it."""
+    """Which of the words of ``sfumato init`` is too many, and what to write instead of it.
+
+    A table is meant for ``--csv``; words behind an option's value belong to that value; else the words are
+    one name. ``words``: with at least one that belongs to no option.
+    """
     every = [word for _, run in words.loose for word in run]
     tables = [word for word in every if word.lower().endswith((".csv", ".parquet"))]
     if tables:

@@ -64,7 +64,7 @@ WorkerCount = Annotated[
 
 
 def folder_named(text: str) -> Path:
-    """The folder that the text of ``--out`` names.
+    """The folder that the text of ``--out`` (or of another option for a folder) names; it need not exist.
 
     Raises:
         SpecError: the text is empty.
@@ -81,7 +81,10 @@ _OPTIONS = {"observers": "--observer", "overrides": "--set", "targets": "--targe
 
 
 class OptionSpelling:
-    """``--resume``, ``--out runs/x``, ``sfumato run SPEC --resume``."""
+    """How messages name arguments and calls on the command line.
+
+    An argument is ``--out runs/x``, a call ``sfumato run SPEC --resume``.
+    """
 
     def argument(self, argument: Argument) -> str:
         """An argument of a Python function as its option on the command line, with its value and key if any.

@@ -68,7 +68,10 @@ def party(
 
 
 def _be_remote(own: Path) -> None:
-    """Be a party whose neighbours are on other machines."""
+    """Be the party in the folder ``own`` whose neighbours are on other machines, until it is ended.
+
+    The party that starts the rounds plays the run, shows its progress and ends with it.
+    """
     from sfumato.deployment.remote_party import RUN, play_remotely, serve_remotely, spec_of_head
 
     spec = spec_of_head(own)

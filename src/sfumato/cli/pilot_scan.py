@@ -125,7 +125,7 @@ def run_scan(
 def print_scan(found: PilotPlan, minimize: str) -> None:
     """Print accuracy and cost of every point, which one was chosen, and where the runs are.
 
-    ``minimize``: what was minimised, for the heading.
+    Failures are printed as notes. ``minimize``: what was minimised, for the heading: a key of `_COSTS`.
     """
     from sfumato.sweeps.grid import short_names
 

@@ -119,10 +119,12 @@ def plan(
 
 
 def _parse_targets(written: list[str]) -> dict[str, float]:
-    """ε by observer, from targets written ``observer=ε``.
+    """ε by observer, from targets written ``observer=ε``, such as ``cloud=2`` or ``device:1,device:2=8``.
+
+    ``noise=X`` is one of them, by the name ``noise``.
 
     Raises:
-        SpecError: one is written otherwise, or an observer is named twice.
+        SpecError: one is written otherwise, is not above 0 and finite, or an observer is named twice.
     """
     found: dict[str, float] = {}
     for text in written:
@@ -144,7 +146,13 @@ def _parse_targets(written: list[str]) -> dict[str, float]:
 
 
 def _write_planned_spec(planned: PlannedSpec, path: Path, header: str) -> None:
-    """Write the planned spec as YAML to ``path``, below a header of comments."""
+    """Write the planned spec as YAML to ``path``, below a header of comments.
+
+    A file that is there is replaced. The spec's name gets the ending ``-plan``.
+
+    Raises:
+        SpecError: the file cannot be written.
+    """
     from sfumato.spec import dump_spec
     from sfumato.spec.document import MAX_NAME
 

@@ -33,7 +33,11 @@ class PlanSummary(Protocol):
 
 
 def describe_section(section: object) -> str:
-    """A section of a spec, or a number in its place, as one line: its kind and the keys that are set."""
+    """A section of a spec, or a number in its place, as one line: its kind and the keys that are set.
+
+    Such as ``dirichlet, alpha 0.5``. Keys with their default value are left out, and what is longer than
+    1,000 characters is cut.
+    """
     from sfumato.spec.base import Section
 
     if not isinstance(section, Section):
@@ -64,7 +68,10 @@ def describe_model(spec: Spec) -> str:
 
 
 def describe_dropouts(faults: Faults) -> Iterator[str]:
-    """Yield a phrase for each phase in which devices may drop out, with the probability."""
+    """Yield a phrase for each phase in which devices may drop out, with the probability.
+
+    None where nobody drops out.
+    """
     from sfumato.spec.faults import PHASE_NAMES
 
     for phase, rate in zip(PHASE_NAMES, faults.drop_rates, strict=True):

@@ -130,7 +130,7 @@ def _naming_resume_command(again: Sequence[str]) -> Iterator[None]:
 def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any) -> int:
     """Run the spec in ``folder``, with a progress bar unless ``quiet``; returns how many rounds were run.
 
-    They are 0 for a run that is resumed and was finished. ``options`` are those of `run_rounds`.
+    They are 0 for a run that is resumed and was finished. ``options`` and errors are those of `run_rounds`.
     """
     from sfumato.simulation.run_progress import run_progress
 
@@ -149,7 +149,7 @@ def _run_with_progress(spec: Spec, folder: Path, *, quiet: bool, **options: Any)
 
 
 def _write_report(folder: Path) -> None:
-    """Write the report again, now that the twin without noise is there."""
+    """Write the report of the run in ``folder`` again, now that its twin without noise is beside it."""
     from sfumato.report import write_report
     from sfumato.run_folder.reader import REPORT_FILE
 

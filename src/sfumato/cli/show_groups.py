@@ -65,7 +65,10 @@ class GroupSummary:
         yield "privacy", f"δ = {number(spec.privacy.delta)}, neighbours {spec.privacy.neighbours}"
 
     def drawing(self) -> Table:
-        """A table with one row a group: workers, neighbouring groups, trust, sampling, clip norm, noise."""
+        """A table with one row a group: workers, neighbouring groups, trust, sampling, clip norm, noise.
+
+        At most `MOST_GROUPS` groups have a row; the last row says how many more there are.
+        """
         plan = self.plan
         shown = empty_table(
             "group", "workers", "neighbours", "master", "sampled", "clip", "noise",
@@ -86,14 +89,17 @@ class GroupSummary:
         return shown
 
     def _neighbours_text(self, group: int) -> str:
-        """The groups that share workers with ``group``, as text; the first few of many."""
+        """The groups that share workers with ``group``, and how many: ``group 1 +2``; "none" without any.
+
+        Of many only the first `MOST_NEIGHBOURS`.
+        """
         row = self.plan.groups.shared[[group]].tocoo()
         found = [(int(m), int(n)) for m, n in zip(row.col, row.data, strict=True) if int(m) != group]
         listed = [f"{self.plan.groups.group_title(m)} +{n}" for m, n in sorted(found)[:MOST_NEIGHBOURS]]
         return ", ".join([*listed, "…"] if len(found) > MOST_NEIGHBOURS else listed) or "none"
 
     def _noise_text(self, group: int) -> str:
-        """Who adds noise to the sums of ``group``, and its multiplier, as text."""
+        """Who adds noise to the sums of ``group``, and its multiplier, as text: ``master ×1.5``; "none"."""
         multiplier, step = float(self.plan.multipliers[group]), self.plan.spec.privacy.step_noise
         if step:
             return f"each worker ×{number(step)} at every local step"
@@ -103,7 +109,7 @@ class GroupSummary:
         return f"{who} ×{number(multiplier)}"
 
     def _trusted_text(self) -> str:
-        """The trusted masters as text, the first few of many."""
+        """The trusted masters as text, the first `MOST_TRUSTED` of many: "every master", names, or "none"."""
         trusted = self.plan.trusted
         if trusted.all():
             return "every master"
@@ -125,7 +131,7 @@ class GroupSummary:
         return f"{work}; each worker merges the models of its groups {every} (S = {plan.merge_every})"
 
     def _participation_text(self) -> str:
-        """A phrase on how workers are sampled."""
+        """A phrase on how workers are sampled, and how often."""
         plan = self.plan
         span = "interval" if plan.by_interval and plan.merge_every > 1 else "round"
         if not plan.is_sampled:
@@ -146,7 +152,7 @@ class GroupSummary:
         return "; ".join(said) or "none"
 
     def _clip_text(self) -> str:
-        """A phrase on what is clipped to which norm."""
+        """A phrase on what is clipped to which norm; "none" where nothing is."""
         plan = self.plan
         if plan.spec.privacy.clip is None or not plan.clips.max() < float("inf"):
             return "none"
@@ -165,6 +171,9 @@ class GroupSummary:
 
 
 def _format_range(values: FloatArray) -> str:
-    """The least and the largest of ``values`` as text; one number where they are equal."""
+    """The least and the largest of ``values`` as text, ``1 to 2``; one number where they are equal.
+
+    There is at least one value.
+    """
     low, high = float(values.min()), float(values.max())
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"

@@ -49,7 +49,7 @@ class TreeSummary:
         return _property_rows(self.plan)
 
     def drawing(self) -> Tree | Table:
-        """The tree as a drawing; a large tree as a table of its levels."""
+        """The tree as a drawing; a tree of more than `MOST_NODES` aggregators as a table of its levels."""
         small = sum(tier.size for tier in self.plan.tree.tiers) <= MOST_NODES
         return _tree_drawing(self.plan) if small else _level_table(self.plan)
 
@@ -68,7 +68,7 @@ def _zone_rows(spec: Spec) -> Iterable[tuple[str, str]]:
 
 
 def _describe_faults(faults: Faults) -> str:
-    """Probabilities of failures, and how the protocol continues after them."""
+    """Probabilities of failures, and how the protocol continues after them, as text; "none" without any."""
     said = list(describe_dropouts(faults))
     if faults.supernode_failure_rate:
         repeats = faults.when_supernode_fails == "repeat"
@@ -128,7 +128,7 @@ def _property_rows(plan: TreePlan) -> Iterable[tuple[str, str]]:
 
 
 def _describe_clip(clip: ClipSettings) -> str:
-    """What is clipped to which norm, and how the norm follows."""
+    """What is clipped to which norm, and how the norm follows: ``each update to norm 1``."""
     said = f"each {clip.kind} to norm {clip.norm:g}"
     if clip.adapt is None:
         return said
@@ -228,7 +228,7 @@ def _describe_participation(plan: TreePlan) -> str:
 
 
 def _describe_added_noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
-    """The noise of one party as text; "" if it adds none.
+    """The noise of one party as text, ``noise ×1.5``; "" if it adds none.
 
     ``multipliers[a]``: its noise multiplier at aggregations by tier ``a``.
     """
@@ -242,7 +242,7 @@ def _describe_added_noise(plan: TreePlan, multipliers: NDArray[Any]) -> str:
 
 
 def _step_noise_text(plan: TreePlan) -> str:
-    """The multiplier of what every device adds at every local step; "" where none does."""
+    """The multiplier of what every device adds at every local step, ``×1.5 at every local step``; else ""."""
     step = plan.spec.privacy.step_noise
     return f"×{number(step)} at every local step" if step else ""
 

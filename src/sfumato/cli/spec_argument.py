@@ -46,10 +46,10 @@ def run_folder_named(source: str) -> Path | None:
 
 
 def titles_of(spec: Spec) -> Callable[[str], str]:
-    """The function that writes the names of the spec's topology into a text.
+    """The function that replaces, in a text, names of parties by those that the spec's topology gives them.
 
-    It replaces ``edge:1``, ``device:3`` and the like by the name that the topology gives this party (such as
-    ``Lyon``), and leaves parties without one as they are.
+    It replaces ``edge:1``, ``device:3`` and the like by the name of this party (such as ``Lyon``), and leaves
+    parties without one as they are.
     """
     from sfumato.network.groups import titled
     from sfumato.network.tree import from_spec

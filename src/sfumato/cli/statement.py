@@ -48,7 +48,10 @@ def statement(
 
 
 def _summary(found: Statement) -> Iterator[str]:
-    """Lines on the largest ε towards each kind of observer, the check, and what a simulation protects."""
+    """Lines on the largest ε towards each kind of observer, the check, and what a simulation protects.
+
+    Only that it did not pass the check, where it did not.
+    """
     from sfumato.report.formatting import epsilon, how_many, number
 
     wrong = () if found.run is None else found.run.mismatches

@@ -77,6 +77,7 @@ def study(
 
 
 def _tell(line: str) -> None:
+    """Print a line to stderr."""
     print(line, file=sys.stderr)
 
 
@@ -84,10 +85,13 @@ def _plans(names: list[str], *, paper: bool, quick: bool, seeds: int | None) -> 
     """The plans of the studies that ``names`` call, each once; all are checked before any is run.
 
     Args:
-        names: of studies, of papers for all their studies, or `ALL`.
+        names: of studies, of papers for all their studies, files of studies, or `ALL`.
         paper: whether to take the form of the paper; of a paper's studies only those that have one.
-        quick: whether to take few rounds.
+        quick: whether to shorten them.
         seeds: number of seeds; ``None``: as the study says.
+
+    Raises:
+        SpecError: there is no such study, or it has no such form.
     """
     from sfumato.studies.grids import PAPER_FORM, StudyPlan
     from sfumato.studies.load import load_study, study_names
@@ -136,7 +140,7 @@ def _print_list(out: Path, *, paper: bool, quick: bool) -> None:
 
 
 def _cost_of(steps: float) -> str:
-    """Steps, or their multiple, in a cell of the list."""
+    """Steps, or their multiple, in a cell of the list; "–" for 0 and "?" for NaN, which is not known."""
     if math.isnan(steps):
         return "?"
     return number(steps, 2) if steps else "–"

@@ -76,12 +76,17 @@ def sweep(
 
 
 def line_printer(size: int) -> Callable[[PointProgress], None]:
-    """A progress callback that prints a line whenever one of ``size`` runs is finished."""
+    """A progress callback that prints a line to stderr whenever one of ``size`` runs is finished.
+
+    The line is ``3/20 epsilon=2, seed 0: done``, or has the reason of a failure. Other progress is not
+    printed.
+    """
     from sfumato.sweeps.sweep_progress import title_of_point
 
     finished = 0
 
     def written(progress: PointProgress) -> None:
+        """Print a line if a run is finished."""
         nonlocal finished
         if progress.finished:
             finished += 1

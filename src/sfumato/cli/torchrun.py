@@ -71,13 +71,16 @@ def _first_failure_only(group: ProcessGroup) -> Iterator[None]:
 
 
 def _exit_status_of(error: BaseException) -> int:
-    """The exit status that ``sfumato`` has after this error."""
+    """The exit status that ``sfumato`` has after this error: 130, that of a `SfumatoError`, else 1."""
     if isinstance(error, KeyboardInterrupt):
         return 130
     return error.exit_status if isinstance(error, SfumatoError) else 1
 
 
 def command_over_ranks(command: Sequence[str], ranks: int) -> list[str]:
-    """Words of a shell command that runs ``sfumato`` with the words ``command`` in ``ranks`` processes."""
+    """Words of a shell command that runs ``sfumato`` with the words ``command`` in ``ranks`` processes.
+
+    Of one process without torchrun: ``["sfumato", "run", "SPEC"]``.
+    """
     over = ["torchrun", "--nproc-per-node", str(ranks), "-m"] if ranks > 1 else []
     return [*over, "sfumato", *command]

@@ -57,12 +57,15 @@ class AccountedSetting:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """The matrix of ε of classes of devices towards observers, as in reports."""
+        """The matrix of ε of classes of units towards observers, as in reports; empty without guarantees."""
         return build_matrix(self.report.guarantees, self.labels)
 
     @cached_property
     def noise(self) -> list[NoiseRow]:
-        """Who adds how much noise: a list with one row for parties that add equally much."""
+        """Who adds how much noise: a list with one row for parties that add equally much.
+
+        [] if nobody adds any.
+        """
         if step := self.network.step_noise:
             return [NoiseRow("every device", "every local step", step)]
         found: dict[tuple[float, ...], list[str]] = {}
@@ -79,7 +82,10 @@ class AccountedSetting:
 
     @cached_property
     def cost(self) -> TrainingCost | str:
-        """The expected cost of all rounds, or a sentence on why it is not known before a run."""
+        """The expected cost of all rounds, or a sentence on why it is not known before a run.
+
+        In bytes, J and s, as of `training_cost`.
+        """
         try:
             return training_cost(self.report.plan)
         except SpecError as error:
@@ -105,7 +111,7 @@ class AccountedSetting:
     def default_unit(self) -> str:
         """The unit (``device:N``, ``record:N`` or ``person:N``) with the largest finite ε towards the cloud.
 
-        That of the first guarantee where there is no such ε.
+        That of the first guarantee where there is no such ε; ``device:0`` without any guarantee.
         """
         rows = self.report.guarantees
         cloud = [row for row in rows if row.observer == "cloud" and row.epsilon < math.inf]

@@ -106,7 +106,7 @@ def _modification_time(path: Path) -> int:
 
 @lru_cache(maxsize=2 * _MOST_RUNS)
 def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
-    """The finished run in ``folder`` with its accuracy; ``None`` where there is none or it is damaged.
+    """The finished run in ``folder``; ``None`` where there is none, it has no accuracy, or is damaged.
 
     ``changed``: time of modification, for the cache.
     """
@@ -125,9 +125,10 @@ def _read_finished_run(folder: Path, changed: int) -> FinishedRun | None:
 
 
 def largest_epsilons(rows: Sequence[Guarantee]) -> dict[str, float]:
-    """The largest ε in ``rows`` towards each kind of observer, by kind.
+    """The largest ε in ``rows`` towards each kind of observer, by kind such as ``cloud``.
 
-    Kinds towards which some unit has no guarantee are left out.
+    Where some rows are about devices, only these count. Kinds towards which some unit has no guarantee are
+    left out.
     """
     found: dict[str, float] = {}
     for row in of_main_unit(rows):
@@ -139,9 +140,9 @@ def first_accuracy(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> 
     """What the page first says of a setting's accuracy, from finished runs.
 
     Returns:
-        Title and text of the mean over runs of this setting, and ""; without such a run "", "" and a sentence
-        with the accuracy of the nearest run and how it differs; three empty texts where no run has the same
-        data, model and network.
+        (title, text, sentence). Where runs have this setting: title and text of their mean over seeds, and
+        "". Otherwise "", "" and a sentence with the accuracy of the nearest run and how it differs. Three
+        empty texts where no run has the same data, model and network.
     """
     near = _nearest_first(accounted, runs)
     same = [one.run for one in near if not one.different]
@@ -165,8 +166,8 @@ def _nearest_first(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> 
 def estimate(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> list[str]:
     """Sentences on the accuracy to expect of a setting, by finished runs, which they name.
 
-    The mean over seeds if the setting itself was run; else the nearest runs of the same data, model and
-    network, or a sentence that there are none.
+    The mean over seeds if the setting itself was run. Otherwise its pilots, pairs of runs on both sides of
+    it, and the three nearest runs of the same data, model and network; or one sentence that there are none.
     """
     near = _nearest_first(accounted, runs)
     same = [one.run for one in near if not one.different]
@@ -197,7 +198,10 @@ def _mean_over_seeds_sentence(same: Sequence[FinishedRun]) -> str:
 
 
 def _mean_over_seeds(same: Sequence[FinishedRun]) -> Mean:
-    """The mean accuracy over seeds of the runs ``same``; several runs of one seed count once."""
+    """The mean accuracy over seeds of the runs ``same``; several runs of one seed count once.
+
+    Its half-width is NaN of a single seed.
+    """
     of_seed: dict[str, list[float]] = {}
     for run in same:
         of_seed.setdefault(str(run.spec.seed), []).append(run.accuracy)
@@ -231,7 +235,7 @@ def runs_of_same_data(accounted: AccountedSetting, runs: Sequence[FinishedRun]) 
 
 
 def _noise_in_words(spec: Spec) -> str:
-    """How the noise of a spec was asked for, in words."""
+    """How the noise of a spec was asked for, in words: ``sized for ε = 8 towards the cloud``, or "none"."""
     noise = spec.privacy.requested_noise
     match noise.kind:
         case "target":
@@ -247,7 +251,10 @@ def _noise_in_words(spec: Spec) -> str:
 
 
 def _sentences_on_pilots(accounted: AccountedSetting, runs: Sequence[FinishedRun]) -> Iterator[str]:
-    """A sentence for each pilot: a run of the setting's first rounds with the noise of all its rounds."""
+    """Yield a sentence for each pilot: a run of the first rounds with the noise of all rounds.
+
+    Of ``runs`` those whose spec is the setting's resolved one but for fewer rounds.
+    """
     planned = accounted.report.plan.spec
     for run in runs:
         if run.spec.privacy.noise.kind != "sources" or run.spec.training.rounds >= planned.training.rounds:
@@ -300,7 +307,10 @@ def _is_number(value: object) -> bool:
 
 
 def _differences_phrase(different: Mapping[str, tuple[Any, Any]]) -> str:
-    """A phrase on the keys in which two specs differ; ``different``: both values by key."""
+    """A phrase on the keys in which two specs differ; ``different``: both values by key.
+
+    Of many keys the first `_MOST_KEYS`, and how many more differ.
+    """
     named = [
         f"{key_in_words(key)} ({' instead of '.join(setting_in_words(key, value, 40) for value in values)})"
         for key, values in different.items()

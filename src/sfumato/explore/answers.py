@@ -91,6 +91,9 @@ def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
     Args:
         found: the setting after the change.
         given: what the browser sent.
+
+    Returns:
+        By name as in `CONTROLS`; what does not change is Dash's "no update".
     """
     now = _shown_controls(found.setting) | {
         "history": given["new_history"],
@@ -119,7 +122,10 @@ def control_outputs(found: EditResult, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refused_outputs(problem: str) -> dict[str, Any]:
-    """The page's outputs, by name, for a request that cannot be used: only the text ``problem`` is shown."""
+    """The page's outputs, by name as in `CONTROLS`, for a request that cannot be used.
+
+    Only the text ``problem`` is shown; everything else stays as the browser has it.
+    """
     news: dict[str, Any] = _no_updates(CONTROLS)
     return news | {"problem": problem, "no_problem": False, "shown": "old"}
 
@@ -186,12 +192,15 @@ def _without_shown(now: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]
 
 
 def answer_figures(setting: EditedSpec, other: EditedSpec | None, choices: Choices) -> dict[str, Any]:
-    """The figures, tables and sentences about a setting, by name of the output.
+    """The figures, tables and sentences about a setting, by name of the output: the keys of `FIGURES`.
 
     Args:
         setting: that the page shows.
         other: the setting that was kept for comparison; ``None`` without one.
         choices: the protected unit and the coalition.
+
+    Raises:
+        SpecError: one of the settings is wrong.
     """
     accounted, kept = account_setting(setting), None if other is None else account_setting(other)
     network = network_figure(accounted, unit=choices.unit, coalition=choices.members)

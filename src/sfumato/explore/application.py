@@ -26,10 +26,16 @@ _ASKING = ("GET", "HEAD")
 def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
     """The Flask application that serves the page.
 
+    It refuses requests by another name, from another page, or without the token (403), and too long ones
+    (413).
+
     Args:
         setting: that the page shows at first.
         jobs: where its runs are started.
         token: secret that is in the page's address; requests of browsers without it are refused.
+
+    Raises:
+        SpecError: the setting cannot be accounted for.
     """
     server = flask.Flask("sfumato.explore", static_folder=None)
     server.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES  # Flask answers a longer one with 413
@@ -53,6 +59,7 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
 
     @server.after_request
     def restrict(response: flask.Response) -> flask.Response:
+        """Add the headers by which a browser loads nothing from elsewhere."""
         response.headers.setdefault("Content-Security-Policy", policy)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
@@ -61,6 +68,7 @@ def application(setting: EditedSpec, jobs: Jobs, token: str) -> flask.Flask:
 
     @server.get("/report/<int:number>")
     def report(number: int) -> Any:
+        """The report of the started run ``number``, without access to the page; 404 until it is written."""
         written = jobs[number].report if number in jobs else None
         if written is None:
             flask.abort(404)
@@ -85,6 +93,7 @@ def _refuse_foreign_requests(server: flask.Flask, token: str) -> None:
 
     @server.before_request
     def check() -> Any:
+        """Refuse a request by 403; the first one with the token gets a cookie in its place."""
         request = flask.request
         port = request.environ["SERVER_PORT"]
         names = (f"{HOST}:{port}", f"localhost:{port}")

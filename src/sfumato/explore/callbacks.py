@@ -52,6 +52,7 @@ def register(app: Dash, runs: Path) -> None:
 
     @app.callback(*estimated, Input("setting", "data"), Input("job-said", "children"))
     def show_estimate(setting: str | None, _said: str) -> Any:
+        """Sentences, figure and tile of the accuracy to expect; an error is shown in their place."""
         if setting is None:
             return no_update, no_update, no_update, no_update
         try:
@@ -71,6 +72,7 @@ def register(app: Dash, runs: Path) -> None:
 
     @app.callback(*saved, prevent_initial_call=True)
     def save(_clicks: int, setting: str) -> Any:
+        """The download of the spec as YAML."""
         chosen = EditedSpec.from_json(setting)
         return dcc.send_string(chosen.yaml(), f"{chosen.spec().name}.yaml")
 
@@ -96,6 +98,7 @@ def _register_edit(app: Dash) -> None:
 
     @app.callback(output=outputs, inputs=inputs, running=busy)
     def edit(**given: Any) -> dict[str, Any]:
+        """The controls and figures after a change; ``given``: what the browser sent, by name."""
         as_it_was = dict.fromkeys(answers.FIGURES, no_update)
         try:
             _require_values_of_the_page(given)
@@ -229,12 +232,16 @@ def _register_kept(app: Dash) -> None:
 
     @app.callback(*outputs, *inputs, prevent_initial_call=True)
     def keep(_keep: int, _forget: int, setting: str) -> Any:
+        """The setting that is kept, and whether the buttons to forget it and to return to it are hidden."""
         kept = ctx.triggered_id == "keep"
         return (setting if kept else None), not kept, not kept
 
 
 def _drawing_script(name: str) -> str:
-    """JavaScript of a callback that draws the figure ``name`` in the colours of the page."""
+    """JavaScript of a callback that draws the figure ``name`` in the colours of the page.
+
+    It returns the figure, and the style of its frame, which is hidden where nothing is to be drawn.
+    """
     from sfumato.report.page.html import asset
 
     return (

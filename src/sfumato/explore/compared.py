@@ -46,7 +46,11 @@ class _Class(NamedTuple):
 
 
 def differing_pairs(kept: AccountedSetting, now: AccountedSetting) -> list[Difference]:
-    """The pairs whose ε, as text of four digits, differs, in the order of classes and observers."""
+    """The pairs whose ε, as text of four digits, differs, in the order of classes and observers.
+
+    [] if none does. ``kept``: the setting before, ``now``: the present one. A pair that only one of them has
+    differs, too.
+    """
     observers = dict.fromkeys(one.title for m in (kept.matrix, now.matrix) for one in m.columns)
     found = [
         Difference(
@@ -62,14 +66,17 @@ def differing_pairs(kept: AccountedSetting, now: AccountedSetting) -> list[Diffe
 
 
 def side_by_side(kept: AccountedSetting, now: AccountedSetting) -> tuple[list[str], list[Difference], str]:
-    """Headings, rows and caption of a table of the pairs whose ε differs."""
+    """Headings, rows and caption of a table of the pairs whose ε differs; rows as of `differing_pairs`."""
     deltas = dict.fromkeys(text.number(one.report.delta) for one in (kept, now))
     caption = f"Where the largest ε differs (δ = {' and '.join(deltas)}); all other pairs are as they were"
     return ["of", "towards", "the kept setting", "this setting"], differing_pairs(kept, now), caption
 
 
 def _epsilon(matrix: Matrix, row: int | None, observer: str) -> str:
-    """The largest ε of a row of the matrix towards an observer, as text."""
+    """The largest ε of a row of the matrix towards an observer, as text; `ABSENT` for no such pair.
+
+    ``row``: ``None`` where the setting has no such class. ``observer``: title of its column.
+    """
     for (at, column), cell in matrix.cells.items():
         if at == row and matrix.columns[column].title == observer:
             return text.epsilon(cell.epsilon)
@@ -82,7 +89,7 @@ def _common_classes(kept: AccountedSetting, now: AccountedSetting) -> list[_Clas
 
 
 def _by_title(before: Matrix, now: Matrix) -> Iterator[_Class]:
-    """Yield all classes by title."""
+    """Yield the classes of both matrices by title, each once, with ``None`` where one lacks it."""
     rows = [{row.title: at for at, row in enumerate(matrix.rows)} for matrix in (before, now)]
     for title in rows[0] | rows[1]:
         yield _Class(title, rows[0].get(title), rows[1].get(title))

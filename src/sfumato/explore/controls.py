@@ -90,13 +90,19 @@ class ChoiceControl:
 
 
 def controls_of(spec: Spec) -> dict[str, InputControl]:
-    """The controls, by name, for those numbers of ``spec`` that the page can change."""
+    """The controls, by name, for the numbers of ``spec`` that the page can change.
+
+    Names are among `NAMES`.
+    """
     found = (*_noise_control(spec), *_network_controls(spec), *_training_controls(spec))
     return {control.name: control for control in found}
 
 
 def choice_controls_of(spec: Spec) -> dict[str, ChoiceControl]:
-    """The controls of keys of the spec that have a few values to choose from, by control name."""
+    """The controls, by name, for keys of ``spec`` with a few values to choose from.
+
+    Names are among `CHOICES`.
+    """
     return {control.name: control for control in (*_placement_control(spec), *_data_control(spec))}
 
 
@@ -134,10 +140,10 @@ def _network_controls(spec: Spec) -> Iterator[InputControl]:
 
 
 def _count(name: str, key: str, label: str, value: int) -> InputControl:
-    """The control of a number of parties: from 1 to the first power of ten that is 10 or more and 4 ``value``
-    or more.
+    """The control of a number of parties, whose slider begins at 1.
 
-    ``name``, ``key`` and ``label`` are attributes of the control.
+    It ends at the first power of ten that is at least 10 and at least 4 times ``value``. ``name``, ``key``
+    and ``label`` are attributes of the control.
     """
     high = max(10.0, 10.0 ** math.ceil(math.log10(4 * value)))
     return InputControl(name, key, label, value, 1, high, whole=True)
@@ -161,7 +167,10 @@ def _noise_control(spec: Spec) -> Iterator[InputControl]:
 
 
 def _training_controls(spec: Spec) -> Iterator[InputControl]:
-    """Yield the controls for rounds and batch size."""
+    """Yield the controls for rounds and batch size.
+
+    Also for the probability, or the number, of participants, where one number gives it.
+    """
     training = spec.training
     high = max(100.0, 10.0 ** math.ceil(math.log10(4 * training.rounds)))
     yield InputControl("rounds", "training.rounds", "rounds", training.rounds, 1, high, whole=True)
@@ -180,7 +189,7 @@ def _training_controls(spec: Spec) -> Iterator[InputControl]:
 
 
 def participation_of(spec: Spec) -> str:
-    """The spec's kind of participation (all, poisson or fixed); "" where it is given by lists."""
+    """The spec's kind of participation (all, poisson or fixed); "" where lists or ranges give it."""
     part = spec.training.participation
     if getattr(part, "rates", None) is not None or isinstance(getattr(part, "count", 0), tuple | Mapping):
         return ""
@@ -188,7 +197,10 @@ def participation_of(spec: Spec) -> str:
 
 
 def with_value(setting: EditedSpec, control: InputControl, value: float) -> EditedSpec:
-    """``setting`` with ``value`` for the control's number; unchanged if it has that value."""
+    """``setting`` with ``value`` for the control's number; unchanged if it has that value.
+
+    Nothing is checked.
+    """
     if value == control.value:
         return setting
     return setting.with_change(control.key, int(value) if control.whole and value == int(value) else value)

@@ -68,14 +68,15 @@ class EditedSpec:
         return cls(**found)
 
     def to_json(self) -> str:
-        """The setting as JSON text, for the browser to keep."""
+        """The setting as JSON text, for the browser to keep; `from_json` reads it."""
         return json.dumps(
             {"source": self.source, "document": self.document, "changes": self.changes}, ensure_ascii=False
         )
 
     def with_change(self, key: str, value: Any) -> EditedSpec:
-        """A copy with ``value`` at the dotted ``key``; earlier changes of this key or of keys inside it
-        are dropped.
+        """A copy with ``value`` at the dotted ``key``; earlier changes of this key or inside it are dropped.
+
+        Nothing is checked: `spec` does that.
         """
         kept = {k: v for k, v in self.changes.items() if k != key and not k.startswith(f"{key}.")}
         return EditedSpec(self.source, self.document, {**kept, key: value})
@@ -86,7 +87,7 @@ class EditedSpec:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The changes as ``key=value`` texts for ``--set``; values are JSON, which is YAML."""
+        """The changes as ``key=value`` texts for ``--set``; values are JSON, which is YAML; () for none."""
         return tuple(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in self.changes.items())
 
     def spec(self) -> Spec:
@@ -106,7 +107,10 @@ class EditedSpec:
         return dump_spec(self.spec())
 
     def command(self) -> str:
-        """The shell command that prints the same figures; "" where the spec has no name to give."""
+        """The shell command that prints the same figures; "" where the spec has no name to give.
+
+        Such as ``sfumato account quickstart --set training.rounds=20``.
+        """
         if not self.source:
             return ""
         sets = [part for override in self.overrides for part in ("--set", override)]
@@ -114,5 +118,8 @@ class EditedSpec:
 
 
 def with_name_suffix(spec: Spec, suffix: str) -> Spec:
-    """The spec with ``suffix`` behind its name, so that a run of it gets a folder of its own."""
+    """The spec with ``suffix`` behind its name, so that a run of it gets a folder of its own.
+
+    A long name is cut so that both fit into the longest name that a spec may have.
+    """
     return spec.model_copy(update={"name": f"{spec.name[: MAX_NAME - len(suffix)]}{suffix}"})

@@ -89,13 +89,12 @@ class EditResult:
 def with_choices(
     setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None = None
 ) -> EditResult:
-    """The setting with the choices of the controls; unchanged, and with the problem, if the spec would be
-    wrong.
+    """The setting with the choices of the controls; unchanged, with the problem, if the spec would be wrong.
 
     Args:
         setting: before.
         choices: what the controls say now.
-        slider: the name of the slider that was moved, and its position; ``None``: none was.
+        slider: the name of the slider that was moved, and its position from 0 to `STEPS`; ``None``: none was.
     """
     try:
         changed = _with_choices_applied(setting, choices, slider)
@@ -170,7 +169,10 @@ def with_planned_noise(setting: EditedSpec, targets: str) -> EditResult:
 
 
 def problem_in_words(setting: EditedSpec, error: SfumatoError) -> str:
-    """The message of ``error``, with the name of a control, or words, in place of the key of the spec."""
+    """The message of ``error``, with the name of a control, or words, in place of the key of the spec.
+
+    A message that does not begin with such a key stays as it is.
+    """
     said = str(error)
     found = _KEY.match(said)
     if found is None:
@@ -183,8 +185,9 @@ def problem_in_words(setting: EditedSpec, error: SfumatoError) -> str:
 def choices_of(setting: EditedSpec) -> Choices:
     """What the page's controls show of ``setting`` before anything on the page is changed.
 
-    Boxes, numbers and options are as in the setting. The unit is that of the first guarantee; the coalition
-    is the cloud alone, or without one the first observer that is no device ("" if all are).
+    Boxes, numbers and options are as in the setting. The unit is the one with the largest finite ε towards
+    the cloud (`AccountedSetting.default_unit`); the coalition is the cloud alone, or without one the first
+    observer that is no device ("" if all are).
 
     Raises:
         SpecError: the spec is wrong.
@@ -206,7 +209,9 @@ def choices_of(setting: EditedSpec) -> Choices:
 def _with_choices_applied(
     setting: EditedSpec, choices: Choices, slider: tuple[str, float] | None
 ) -> EditedSpec:
-    """``setting`` with the trust, numbers and participation of ``choices``, and with the slider's value.
+    """``setting`` with the trust, numbers, options and participation of ``choices``, and the slider's value.
+
+    The slider's value replaces the number of its control.
 
     Raises:
         SpecError: a value is not allowed.
@@ -237,10 +242,12 @@ def _with_choices_applied(
 
 
 def _targets(text: str) -> dict[str, float]:
-    """ε by observer, from the text that a user typed; `planning.targets` checks both.
+    """ε by observer, from the text that a user typed, such as ``cloud=2 own-edge=8``; {} for an empty text.
+
+    `planning.targets` checks both.
 
     Raises:
-        SpecError: it is not of that form.
+        SpecError: it is not of that form, or an observer is named twice.
     """
     found: dict[str, float] = {}
     for part in text.replace(";", " ").split():

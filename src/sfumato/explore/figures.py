@@ -25,6 +25,9 @@ def network_figure(accounted: AccountedSetting, *, unit: str, coalition: Sequenc
         accounted: of a setting.
         unit: ``device:N``, ``record:N`` or ``person:N``, or with a name for the number.
         coalition: names of its members; those that are not drawn are not marked.
+
+    Returns:
+        The figure, or ``None`` where the network is not drawn.
     """
     figure = topology_figure(accounted.network)
     if figure is None:

@@ -30,6 +30,7 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
 
     @app.callback(output=started, inputs=asked, prevent_initial_call=True)
     def start(setting: str, job: int | None, **_clicks: int) -> dict[str, Any]:
+        """Start a run or a pilot of ``setting``; ``job``: number of the one before."""
         try:
             accounted = account_setting(EditedSpec.from_json(setting))
             if ctx.triggered_id == "pilot":
@@ -57,6 +58,7 @@ def register_jobs(app: Dash, jobs: Jobs) -> None:
 
     @app.callback(output=followed, inputs=events, prevent_initial_call=True)
     def follow(job: int | None, **_events: int) -> dict[str, Any]:
+        """What the page shows of the run ``job``, after it was stopped if that was asked for."""
         if job is None or job not in jobs:
             return _outputs_without_job()
         if "stop" in ctx.triggered_prop_ids.values():  # a tick of the clock may be among them

@@ -54,7 +54,7 @@ class StartedRun:
 
     @property
     def state(self) -> State:
-        """The state of the run: running, finished, stopped or failed."""
+        """The state of the run: ``running``, ``finished``, ``stopped`` (by a signal) or ``failed``."""
         status = self.process.poll()
         if status is None:
             return "running"
@@ -64,7 +64,10 @@ class StartedRun:
 
     @property
     def report(self) -> Path | None:
-        """Path of the report; ``None`` until the run has written it."""
+        """Path of the report; ``None`` until the run has written it.
+
+        ``None``, too, for a run that was stopped or failed.
+        """
         page = self.folder / REPORT_FILE
         return page if self.state == "finished" and page.is_file() else None
 
@@ -74,7 +77,10 @@ class StartedRun:
             self.process.terminate()
 
     def state_sentence(self) -> str:
-        """The state of the run in a sentence."""
+        """The state of the run in a sentence.
+
+        Of a failed one it is the last line that the command printed to its standard error.
+        """
         match self.state:
             case "running":
                 return f"The {self.what} in {self.folder} is running."
@@ -143,7 +149,7 @@ class Jobs:
         return self._start(with_name_suffix(short, "-pilot"), "pilot", spec.training.rounds)
 
     def close(self) -> None:
-        """Stop all runs, and wait for their checkpoints."""
+        """Stop all runs, and wait up to a minute each for their checkpoints; then they are killed."""
         for job in self._jobs.values():
             job.stop()
         for job in self._jobs.values():
@@ -151,7 +157,9 @@ class Jobs:
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _start(self, spec: Spec, what: str, rounds: int) -> StartedRun:
-        """Start a process that runs ``spec`` for ``rounds`` rounds; ``what``: "run" or "pilot".
+        """Start a process that runs ``spec`` in a new folder.
+
+        ``what``: ``run`` or ``pilot``; ``rounds``: of the setting, of which a pilot's ``spec`` has fewer.
 
         Raises:
             RunError: another run is not finished.
@@ -174,7 +182,7 @@ class Jobs:
 
 
 def new_folder(runs: Path, name: str) -> Path:
-    """A path in ``runs`` where nothing is yet: ``NAME``, or ``NAME-2`` and so on."""
+    """A path in ``runs`` where nothing is yet: ``NAME``, or ``NAME-2`` and so on; it is not made."""
     folder = runs / name
     return folder if not folder.exists() else next_free(runs / name[: MAX_NAME - _ROOM])
 
@@ -182,7 +190,8 @@ def new_folder(runs: Path, name: str) -> Path:
 def curves(job: StartedRun) -> tuple[Figure | None, Figure | None, int]:
     """Figures of the score and of ε over the rounds written so far, and the number of these rounds.
 
-    A run writes its rounds with every checkpoint, a few seconds apart.
+    ``None``, ``None`` and 0 before the first are written, and while they are being written. A run writes its
+    rounds with every checkpoint, a few seconds apart.
     """
     if not holds_run(job.folder):
         return None, None, 0

@@ -37,11 +37,11 @@ def index() -> str:
 
 
 def layout(setting: EditedSpec, heading: str) -> Any:
-    """The components of the whole page.
+    """The Dash components of the whole page, empty but for the heading: callbacks fill them in.
 
     Args:
         setting: that the page shows at first.
-        heading: name, protocol and data of the spec.
+        heading: name, protocol and data of the spec, plain text.
     """
     return html.Main([
         dcc.Store(id="first", data=setting.to_json()),
@@ -185,7 +185,10 @@ def _plot(name: str) -> Any:
 
 
 def captions(figure: Figure) -> list[Any]:
-    """The two captions of a figure: for its plot, and for the list that narrow screens show in its place."""
+    """The two captions of a figure: for its plot, and for the list that narrow screens show in its place.
+
+    A list of Dash components, of which the style hides one.
+    """
     return [
         html.Span(figure.caption, className="of-plot"),
         html.Span(figure.narrow_caption, className="of-list"),
@@ -273,7 +276,7 @@ def _use_section() -> Any:
 def dash_table(
     headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, scope: bool = False
 ) -> Any:
-    """A table of Dash that scrolls, of ``rows`` of texts below ``headers``.
+    """A table that scrolls, as a Dash component: ``rows`` of texts below ``headers``, under a ``caption``.
 
     ``scope``: whether the first cell of each row is its heading.
     """
@@ -292,19 +295,20 @@ def dash_table(
 
 
 def tiles(rows: Sequence[tuple[str, str]]) -> list[Any]:
-    """The entries of a description list, from (name, value) pairs."""
+    """The entries of a description list from (name, value) pairs, a list of Dash components."""
     return [html.Div([html.Dt(name), html.Dd(value)]) for name, value in rows]
 
 
 def marked_tiles(caption: str, shown: Sequence[Tile]) -> list[Any]:
-    """A caption, and tiles below it."""
+    """A caption, and below it a list with a tile each, in the look (class of CSS) that the tile names."""
     blocks = [html.Div([html.Dt(one.name), html.Dd(one.value)], className=one.look) for one in shown]
     return [html.P(caption, className="facts"), html.Dl(blocks, className="tiles")]
 
 
 def accuracy(name: str, value: str, differs: str) -> list[Any]:
-    """The first accuracy of a setting as a tile, or a sentence in its place; arguments as `first_accuracy`
-    gives.
+    """The first accuracy of a setting as a tile, or a sentence in its place.
+
+    ``name``, ``value`` and ``differs`` are what `first_accuracy` gives.
     """
     if not name:
         return [html.P(differs or _NO_ACCURACY, className="facts")]
@@ -312,17 +316,20 @@ def accuracy(name: str, value: str, differs: str) -> list[Any]:
 
 
 def notice(sentences: Sequence[str]) -> list[Any]:
-    """A box with ``sentences``; [] without any."""
+    """A list with a box around ``sentences``, a Dash component; [] without any."""
     return [html.Div(html.Ul(lines(sentences)), className="notice")] if sentences else []
 
 
 def difference_table(headers: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> Any:
-    """A table of the pairs whose ε differs; "" without rows."""
+    """A table of the pairs whose ε differs; "" without rows. Arguments as of `dash_table`."""
     return dash_table(headers, rows, caption) if rows else ""
 
 
 def matrix_lists(rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> list[Any]:
-    """The matrix of ε as lists: for each row its title and detail, and the observers with their ε."""
+    """The matrix of ε as lists that open: for each row its title and detail, and the observers with their ε.
+
+    The first `MOST_OPEN` are open. ``rows``: (title, detail, pairs of observer and ε) as texts.
+    """
     return [
         html.Details([
             html.Summary(title), html.P(detail), html.Dl(tiles(cells)),
@@ -332,12 +339,12 @@ def matrix_lists(rows: Sequence[tuple[str, str, Sequence[tuple[str, str]]]]) -> 
 
 
 def sentences_and_list(sentences: Sequence[str]) -> list[Any]:
-    """Sentences as paragraphs; after one that ends with a colon, the others are a list."""
+    """Sentences as paragraphs, Dash components; after one that ends with a colon, the others are a list."""
     at = next((i + 1 for i, said in enumerate(sentences) if said.endswith(":")), len(sentences))
     listed = [html.Ul(lines(sentences[at:]))] if sentences[at:] else []
     return [*map(html.P, sentences[:at]), *listed]
 
 
 def lines(sentences: Sequence[str]) -> list[Any]:
-    """The entries of an HTML list, one for each sentence."""
+    """The entries of an HTML list, a Dash component for each sentence."""
     return [html.Li(sentence) for sentence in sentences]

@@ -64,12 +64,15 @@ def _labelled(name: str, title: str) -> str:
 
 
 def trusted_names(accounted: AccountedSetting) -> set[str]:
-    """The names of the aggregators that are trusted."""
+    """The names of the aggregators that are trusted, such as ``edge:3``.
+
+    Empty where nobody is, or the network is not known.
+    """
     return {one.name for one in aggregators(accounted) if one.trusted}
 
 
 def why_trust_is_fixed(accounted: AccountedSetting) -> str:
-    """The reason why trust cannot be changed here; empty where it can."""
+    """The reason why trust cannot be changed here, as a sentence; "" where it can."""
     if accounted.spec.protocol in WITHOUT_TRUST:
         return f"Protocol {accounted.spec.protocol} trusts nobody: whom the spec trusts makes no difference."
     if accounted.spec.trust.from_ is not None:

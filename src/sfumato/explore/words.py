@@ -34,12 +34,12 @@ _ELSEWHERE = ("name", "versions", "hashes", "trust")
 
 
 def epsilon_phrase(value: float) -> str:
-    """``value`` of ε as text, such as "ε = 8.00"; for ∞ a text that there is no guarantee."""
+    """``value`` of ε as text, such as "ε = 8", rounded up; for ∞ a text that there is no guarantee."""
     return "no guarantee (ε = ∞)" if value == math.inf else f"ε = {text.epsilon(value)}"
 
 
 def largest_epsilon_by_kind(matrix: Matrix) -> dict[str, float]:
-    """The largest ε towards each kind of observer, from near to far.
+    """The largest ε towards each kind of observer, by its title, in the order of the matrix.
 
     An aggregator that the unit trusts with its raw updates is left out, as in reports; `cost_rows` counts
     these.
@@ -64,8 +64,9 @@ def what_tiles_show(accounted: AccountedSetting) -> str:
 
 
 def what_epsilon_means(accounted: AccountedSetting) -> str:
-    """Sentences on what the largest finite ε towards the cloud and the public means, and towards which of
-    both it is; "" without one.
+    """Sentences on what the largest finite ε towards the cloud and the public means; "" without one.
+
+    They say towards which of both it is.
     """
     rows = of_main_unit(accounted.report.guarantees)
     far = (row for row in rows if row.relation.kind in ("cloud", "public"))
@@ -77,7 +78,10 @@ def what_epsilon_means(accounted: AccountedSetting) -> str:
 
 
 def whose_target_does_not_hold(accounted: AccountedSetting) -> str:
-    """Sentences on parties whose target of ε does not hold, as they trust its observer; "" without any."""
+    """Sentences on parties whose target of ε does not hold, as they trust its observer; "" without any.
+
+    They are the notes of the account, with parties by their titles.
+    """
     found = (note for note in accounted.report.notes if NO_TARGET in note)
     return " ".join(text.sentence(parties_in_words(accounted.network.titled(note))) for note in found)
 
@@ -153,7 +157,10 @@ def answer_about_coalition(accounted: AccountedSetting, unit: str, observers: st
 
 
 def coalition_sentence(accounted: AccountedSetting, row: Guarantee) -> str:
-    """What the ε of a unit towards the coalition of ``row`` is, or why there is no guarantee, in words."""
+    """Sentences on the ε of a unit towards the coalition of ``row``, or why there is no guarantee.
+
+    With what such an ε means, and how many noised messages are counted.
+    """
     unit, observers = (
         parties_in_words(accounted.network.titled(names)) for names in (row.unit, row.observer)
     )
@@ -227,8 +234,8 @@ def _trust_differences(kept: AccountedSetting, now: AccountedSetting) -> Iterato
 def changed_keys(before: Spec, now: Spec) -> list[str]:
     """A sentence for each key in which two specs differ, with both values, in words; trust is left out.
 
-    Of many keys, the first few and the number of the others. Where noise is stated in another way, one
-    sentence that refers to *Noise by party*.
+    Of many keys, the first `_MOST` and the number of the others. Where noise is stated in another way, one
+    sentence names both ways in place of the keys of the noise. [] where nothing differs.
     """
     found = {
         key: pair

@@ -18,7 +18,11 @@ from sfumato.report.results.summary import summarise
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs to be compared: `table` has them as numbers, `report` writes their figures."""
+    """Runs to be compared: `table` has them as numbers, `report` writes their figures.
+
+    Attributes:
+        series: one for each run, or for all seeds of a run.
+    """
 
     series: tuple[Series, ...]
 
@@ -38,10 +42,10 @@ class Comparison:
 
     @property
     def notices(self) -> list[str]:
-        """A list of sentences on figures of the runs that cannot be compared: ε of different units, relations
-        or δ, scores on different data, energies of different radios.
+        """A list of sentences on figures of the runs that cannot be compared; empty where all can.
 
-        Empty where all can be compared.
+        They are ε of different units, relations or δ, scores on different data, and energies of different
+        radios.
         """
         return warnings_of_series(self.series)
 
@@ -49,7 +53,7 @@ class Comparison:
     def unasked_columns(self) -> tuple[str, ...]:
         """Names of the energy and delay columns if no run's spec asks for a radio; they are then left out.
 
-        A spec asks by ``radio``, by ``control`` or by sending over the air.
+        A spec asks by ``radio``, by ``control`` or by sending over the air. () if some run's spec does.
         """
         return unasked_columns(self.series)
 
@@ -63,7 +67,9 @@ class Comparison:
 
 
 def compare(run_folders: Sequence[str | Path]) -> Comparison:
-    """Loads runs to be compared; ``seed-K`` folders of one run count as one, with a 95 % interval.
+    """Load runs to be compared; ``seed-K`` folders of one run count as one, with a 95 % interval.
+
+    Runs stand in the order of the folders.
 
     Raises:
         SpecError: no folder was given, or one of them is not a run.

@@ -17,7 +17,7 @@ lower_epsilon = rounding.lower_bound  # one that an audit has shown
 
 
 def escape(value: object) -> str:
-    """``value`` as text with HTML's special characters escaped, for content and attributes."""
+    """``value`` as text with HTML's special characters escaped, for content and attributes: ``&lt;``."""
     return html.escape(str(value), quote=True)
 
 
@@ -27,7 +27,10 @@ def plotly_label(value: object) -> str:
 
 
 def wrapped(value: object, width: int = 60) -> str:
-    """``value`` as a Plotly label, with a line break after at most ``width`` characters."""
+    """``value`` as a Plotly label, broken with ``<br>`` into lines of at most ``width`` characters.
+
+    Characters are escaped as by `plotly_label`.
+    """
     return "<br>".join(plotly_label(line) for line in textwrap.wrap(str(value), width))
 
 
@@ -37,14 +40,18 @@ def epsilon_range(row: Guarantee) -> str:
 
 
 def at_delta(delta: float) -> str:
-    """The text `` (δ = 1e-5)`` for ``delta`` = 1e-5, with its leading space, to put behind an ε; "" where δ
-    is NaN.
+    """The text `` (δ = 1e-5)`` for ``delta`` = 1e-5, with its leading space, to put behind an ε.
+
+    "" where δ is NaN.
     """
     return "" if math.isnan(delta) else f" (δ = {number(delta)})"
 
 
 def sentence(said: str) -> str:
-    """``said`` with one full stop, and its first letter in upper case unless that is not ASCII, such as ε."""
+    """``said`` with one full stop, and its first letter in upper case: ``Edges add noise.``
+
+    A first letter that is not ASCII, such as ε, stays as it is.
+    """
     first = said[:1].upper() if said[:1].isascii() else said[:1]
     return f"{first}{said[1:].rstrip('.')}."
 
@@ -55,7 +62,7 @@ def title(name: str) -> str:
 
 
 def whole(value: float) -> str:
-    """The whole part of ``value`` as text, with commas between thousands."""
+    """The whole part of ``value``, which is finite, as text, with commas between thousands: ``1,000``."""
     return f"{int(value):,}"
 
 
@@ -65,24 +72,30 @@ def how_many(count: int, name: str) -> str:
 
 
 def percent(value: float) -> str:
-    """``value``, a share from 0 to 1, as percent with one decimal."""
+    """``value``, a share from 0 to 1, as percent with one decimal: ``97.3 %``; "–" for NaN."""
     return "–" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
 def span(values: Sequence[float], written: Callable[[float], str]) -> str:
-    """The least and the largest of ``values`` as text; one number where they are written alike."""
+    """The least and the largest of ``values``, at least one, as text: ``1 to 3``; one if written alike.
+
+    ``written``: writes a value.
+    """
     return " to ".join(dict.fromkeys(map(written, (min(values), max(values)))))
 
 
 def points_between(share: float, other: float) -> float:
-    """By how many percentage points ``share`` exceeds ``other``, rounded once, to one decimal."""
+    """By how many percentage points ``share`` exceeds ``other``, rounded once, to one decimal.
+
+    Negative where it does not.
+    """
     return round(100 * (share - other), 1) + 0.0  # no negative zero
 
 
 def percents_apart(share: float, other: float) -> tuple[str, str]:
-    """Two shares as percent, with so many decimals that the difference of what is shown is `points_between`.
+    """Two shares as percent, with so many decimals that the difference of what is shown is right.
 
-    One decimal where that is enough, at most four.
+    It is then `points_between` them. One decimal where that is enough, at most four.
     """
     difference = points_between(share, other)
     digits = next(
@@ -117,14 +130,20 @@ def quantity(value: float, units: Sequence[tuple[float, str]]) -> str:
 
 
 def join_names(names: Sequence[str], most: int = 4) -> str:
-    """The names as ``a, b and c``; of more than ``most``, the first few and how many more there are."""
+    """The names as ``a, b and c``; of more than ``most``, ``most`` - 1 and how many more there are.
+
+    "" of none.
+    """
     if len(names) > most:
         return f"{', '.join(names[: most - 1])} and {whole(len(names) - most + 1)} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
 
 
 def ranges_text(indices: Sequence[int], most: int = 4) -> str:
-    """Ascending indices as text: "0–3, 7"; after ``most`` ranges "and N more"."""
+    """Ascending indices as text: "0–3, 7"; of more than ``most`` ranges ``most`` - 1 and "and N more".
+
+    "" of none.
+    """
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][1] + 1:
@@ -138,20 +157,23 @@ def ranges_text(indices: Sequence[int], most: int = 4) -> str:
 
 
 def unit_of(row: Guarantee) -> str:
-    """The unit of a row, such as ``device:1``, with the sites of the units it stands for in brackets."""
+    """The unit of a row, such as ``device:1 (Lyon)``: with the sites of the units it stands for.
+
+    Without them where it has none, or the unit is named by its only site.
+    """
     is_named = list(row.sites) == [row.unit.partition(":")[2]]
     return f"{row.unit} ({join_names(row.sites)})" if row.sites and not is_named else row.unit
 
 
 def pluralise(name: str, count: int = 2) -> str:
-    """``name``, or its plural unless ``count`` is 1."""
+    """``name``, or its plural unless ``count`` is 1: ``edges``, ``entries``."""
     if count == 1:
         return name
     return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
 
 
 def paragraphs(lines: Iterable[str]) -> str:
-    """Plain lines as HTML paragraphs."""
+    """Lines of plain text as HTML paragraphs, with special characters escaped; "" without any."""
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
@@ -163,14 +185,17 @@ def html_table(
     numeric: Sequence[int] = (),
     stacked: bool = False,
 ) -> str:
-    """An HTML table; every cell is escaped.
+    """An HTML table; every cell, header and the caption is escaped.
 
     Args:
         headers: of the columns.
-        rows: the cells.
+        rows: the cells, one for each header.
         caption: above the table.
-        numeric: columns that are aligned to the right.
+        numeric: numbers of the columns, from 0, that are aligned to the right.
         stacked: on a narrow screen every cell has a line of its own, behind the header of its column.
+
+    Raises:
+        ValueError: a row has more or fewer cells than there are headers.
     """
     kinds = [' class="n"' if i in numeric else "" for i in range(len(headers))]
     titles = [f' data-title="{escape(h)}"' if stacked else "" for h in headers]

@@ -18,6 +18,8 @@ from sfumato.studies.study import Best
 def best_point(points: Sequence[StudyPoint], rows: pd.DataFrame, best: Best) -> StudyPoint | None:
     """The point with the highest or lowest mean over seeds; ``None`` if none has a value for every seed.
 
+    Of points with equal means it is the first.
+
     Args:
         points: of a grid.
         rows: of the table, of one measure and series; a NaN (an accuracy that is never reached) rules its

@@ -22,8 +22,8 @@ class CatalogueEntry:
         plan: of the study.
         runs: number of runs or accounts, one for each point and seed.
         done: how many of these have results in the folder.
-        steps: device steps of all runs.
-        has_page: whether its table and page are there.
+        steps: device steps of all runs; NaN where they depend on data that are not on this machine.
+        has_page: whether its folder has the table, which is written with the page.
     """
 
     plan: StudyPlan
@@ -34,12 +34,17 @@ class CatalogueEntry:
 
     @property
     def quickstarts(self) -> float:
-        """The cost in multiples of the quickstart's device steps."""
+        """The cost in multiples of the quickstart's device steps.
+
+        NaN where ``steps`` is.
+        """
         return self.steps / quickstart_steps()
 
 
 def catalogue(out: Path, *, paper: bool = False, quick: bool = False) -> Iterator[CatalogueEntry]:
     """Yield an entry for every study of the package, in the form that these options choose.
+
+    Entries are sorted by name.
 
     Args:
         out: the folder of all studies.
@@ -62,7 +67,10 @@ def catalogue(out: Path, *, paper: bool = False, quick: bool = False) -> Iterato
 
 
 def _done_in(plan: StudyPlan, name: str, out: Path) -> int:
-    """How many runs of the grid ``name`` have results in the folder; their specs are not read."""
+    """How many runs of the grid ``name`` have results in ``out``, the folder of all studies.
+
+    Specs are not read. Of each point at most as many are counted as the plan has seeds.
+    """
     points = plan.folder(out) / name / POINTS_FOLDER
     trains, seeds = plan.study.grids[name].trains, plan.seeds_of(name)
     return sum(
@@ -77,7 +85,7 @@ def _done_in(plan: StudyPlan, name: str, out: Path) -> int:
 def done_runs(request: SweepRequest) -> set[tuple[str, int]]:
     """Pairs (name of the point, seed) of the runs whose results are in the folder of ``request``.
 
-    Hashes are not checked.
+    Hashes are not checked. Of a sweep that trains, those with metrics, else those with ε.
     """
     trains = not request.account_only
     return {(task.point.name, task.seed) for task in request.tasks if _is_done(task.folder, trains=trains)}

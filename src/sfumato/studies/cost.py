@@ -29,6 +29,8 @@ _FREE = ("training.learning_rate", "training.server", "training.merge_every")
 def device_steps(spec: Spec) -> float:
     """Local steps of one training, added up over devices; the expectation where participation is drawn.
 
+    A worker of several groups counts once in each of them.
+
     Raises:
         DataError: steps follow from the data's size, and the set is neither tabulated nor on this machine.
     """
@@ -43,7 +45,11 @@ def device_steps(spec: Spec) -> float:
 
 
 def request_steps(request: SweepRequest) -> float:
-    """Device steps of all runs of a sweep; 0 for one that only accounts."""
+    """Device steps of all runs of a sweep; 0 for one that only accounts.
+
+    Raises:
+        DataError: as of `device_steps`.
+    """
     return 0.0 if request.account_only else sum(device_steps(task.spec) for task in request.tasks)
 
 
@@ -62,8 +68,9 @@ def study_steps(plan: StudyPlan) -> float:
 
 
 def _grid_steps(plan: StudyPlan, name: str) -> float:
-    """Device steps of all runs of the grid ``name``, which trains: one spec is read for points that cost
-    alike.
+    """Device steps of all runs of the grid ``name``, which trains.
+
+    One spec is read for all points that differ only in keys that leave the number of steps as it is.
     """
     section = plan.study.grids[name]
     points_by_cost: dict[str, list[Point]] = {}
@@ -82,19 +89,25 @@ def _grid_steps(plan: StudyPlan, name: str) -> float:
 
 @cache
 def quickstart_steps() -> float:
-    """Device steps of one run of the spec ``quickstart``, the unit in which costs of studies are given."""
+    """Device steps of one run of the built-in spec ``quickstart``, the unit of the costs of studies."""
     return device_steps(load_spec("quickstart"))
 
 
 def _devices(spec: Spec) -> int:
-    """Models that are trained in a round in which everybody takes part; a worker has one in each group."""
+    """The number of models that are trained in a round in which everybody takes part.
+
+    One a device; over groups a worker has one in each of its groups.
+    """
     if isinstance(spec.topology, GroupTopology):
         return int(build_groups(spec, spec.topology).sizes.sum())
     return from_spec(spec.topology).device_count
 
 
 def _share(spec: Spec) -> float:
-    """The share of devices that take part in a round, expected."""
+    """The share of devices that take part in a round, 0 to 1, expected.
+
+    Where fixed counts differ from edge to edge their mean counts for each.
+    """
     match spec.training.participation:
         case PoissonParticipation(rate=rate):
             return rate
@@ -108,7 +121,7 @@ def _share(spec: Spec) -> float:
 
 
 def _units(spec: Spec) -> int:
-    """The number of edges, or of groups."""
+    """The number of edges (in a star 1), or of groups."""
     if isinstance(spec.topology, GroupTopology):
         return build_groups(spec, spec.topology).count
     return from_spec(spec.topology).leaf_count

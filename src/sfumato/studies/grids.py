@@ -63,7 +63,10 @@ class StudyPlan:
         return cls(name, study, form, quick, seeds or (study.quick.seeds if quick else study.seeds))
 
     def folder(self, out: Path) -> Path:
-        """The folder of its results: one for each form within ``out``, the folder of all studies."""
+        """The folder of its results: one for each form within ``out``, the folder of all studies.
+
+        Such as ``OUT/h2fdp/fig6/fmnist``, or ``fmnist-quick`` where it is shortened.
+        """
         return out / self.name / (f"{self.form}-quick" if self.quick else self.form)
 
     @property
@@ -72,7 +75,11 @@ class StudyPlan:
         return list(dict.fromkeys(axis.name for grid in self.study.grids for axis in self.axes(grid)))
 
     def axes(self, name: str) -> tuple[StudyAxis, ...]:
-        """The axes of the grid ``name`` in order, with the values that this form keeps."""
+        """The axes of the grid ``name`` in order, with the values that this form keeps.
+
+        Raises:
+            KeyError: the form has no such grid.
+        """
         return tuple(map(self._kept, self.study.grids[name].over))
 
     def _kept(self, axis: StudyAxis) -> StudyAxis:
@@ -92,7 +99,7 @@ class StudyPlan:
         return axis.model_copy(update={"cases": cases})
 
     def seeds_of(self, name: str) -> int:
-        """The number of seeds of the grid ``name``."""
+        """The number of seeds of the grid ``name``: its own, else that of the study."""
         own = self.study.grids[name].seeds
         return self.seeds if own is None else own
 
@@ -121,8 +128,9 @@ class StudyPlan:
         return [f"{key}={as_yaml(value)}" for key, value in self.changes(name).items()]
 
     def changes(self, name: str) -> dict[str, Any]:
-        """Keys and values that are set in every spec of the grid ``name``: by the form, by shortening, and
-        `watch`.
+        """Keys and values that are set in every spec of the grid ``name``, by the form and by shortening.
+
+        ``watch`` is among them where ε is measured: it lists the observers that measures name.
         """
         changes = self._form_changes
         seen = {
@@ -132,21 +140,28 @@ class StudyPlan:
 
     @property
     def _form_changes(self) -> dict[str, Any]:
-        """Keys that the form and the look set in every spec."""
+        """Keys, such as ``data.name``, with the values that the form, and shortening, set in every spec."""
         return self.study.forms[self.form].changes | (self.study.quick.changes if self.quick else {})
 
     def measures(self, name: str) -> list[str]:
-        """The measures of the grid ``name`` that any panel, statement or value of the paper uses."""
+        """The measures of the grid ``name`` that any panel, statement or value of the paper uses.
+
+        Each once; [] where none is used.
+        """
         return list(dict.fromkeys(measure for measure, _ in self._asked(name)))
 
     def is_asked(self, name: str, measure: str, point: StudyPoint) -> bool:
-        """Whether a panel, a statement or a value of the paper uses ``measure`` at ``point`` of the grid
-        ``name``.
+        """Whether a panel, statement or value of the paper uses ``measure`` at ``point`` of a grid.
+
+        ``name``: of the grid.
         """
         return any(one == measure and point.matches(where) for one, where in self._asked(name))
 
     def series_of(self, name: str, measure: str) -> set[str] | None:
-        """The series of a measure of the grid ``name`` that are used; ``None``: all of them."""
+        """The series of a measure of the grid ``name`` that are used; ``None``: all of them.
+
+        The empty name is the series of a measure that has only one.
+        """
         found: set[str] = set()
         for panel in self.study.panels:
             if self.study.grid_name(panel.grid) == name and measure in panel.measures:
@@ -158,6 +173,8 @@ class StudyPlan:
 
     def _asked(self, name: str) -> list[tuple[str, Mapping[str, Any]]]:
         """The measures of the grid ``name`` that panels, values and statements use.
+
+        A value is one of the axis, or a list of them; several uses of a measure are several pairs.
 
         Returns:
             Pairs of a measure and the values of axes, by name, at the points where it is used.
@@ -183,7 +200,13 @@ class StudyPoint:
     settings: Mapping[str, Any]
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """Whether the point has the values in ``where``, by name of the axis: one value, or any of a list."""
+        """Whether the point has the values in ``where``, by name of the axis: one value, or any of a list.
+
+        Axes that ``where`` leaves out may have any value.
+
+        Raises:
+            KeyError: ``where`` names an axis that the point does not have.
+        """
         return all(
             any(same_setting(self.settings[name], value) for value in _listed(wanted))
             for name, wanted in where.items()
@@ -201,6 +224,7 @@ def points_of(axes: Sequence[StudyAxis]) -> tuple[StudyPoint, ...]:
 
 
 def _listed(wanted: Any) -> Sequence[Any]:
+    """The values in ``wanted``: those of a list, else it alone."""
     return wanted if isinstance(wanted, list | tuple) else (wanted,)
 
 

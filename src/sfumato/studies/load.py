@@ -31,10 +31,10 @@ def study_names() -> list[str]:
 
 
 def load_study(source: str | os.PathLike[str]) -> tuple[str, Study]:
-    """The name of a study, and the study.
+    """Load a study: returns its name and what its file says, after a check.
 
     Args:
-        source: name of a built-in study, or the path of a file ``NAME.yaml``.
+        source: name of a built-in study, or the path of a file ``NAME.yaml``, whose study is called NAME.
 
     Raises:
         SpecError: there is none, or something in its file is wrong; the message names the file, the key, the
@@ -56,10 +56,12 @@ def load_study(source: str | os.PathLike[str]) -> tuple[str, Study]:
 
 
 def _builtin() -> Any:
+    """The folder of the built-in studies, as ``importlib.resources`` gives it."""
     return resources.files("sfumato.studies") / "builtin"
 
 
 def _is_file(path: Path) -> bool:
+    """Whether there is a file; False for a path that the system cannot have."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -85,6 +87,7 @@ def _checked(text: str, file: str, folder: Path | None) -> Study:
     lines = KeyLines(text)
 
     def located(problem: Problem) -> SpecError:
+        """The error of a ``problem``, with the file, the key, its line and what is allowed."""
         return SpecError(
             f"{file}: {problem.place or 'study'}", problem.value, problem.allowed + lines.of(problem.place)
         )

@@ -46,7 +46,7 @@ class FormulaTask:
 
     @property
     def is_done(self) -> bool:
-        """Whether the file exists and is of the same spec."""
+        """Whether the file exists and was computed from the same spec."""
         try:
             kept = pq.read_schema(self.file).metadata or {}
         except (OSError, pa.ArrowInvalid):
@@ -55,8 +55,9 @@ class FormulaTask:
 
 
 def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[FormulaTask]:
-    """The tasks for measures of the grid ``name`` that are computed from specs, at the points that use
-    them.
+    """The tasks for measures of the grid ``name`` that are computed from specs, at the points that use them.
+
+    Those that are done are among them (`FormulaTask.is_done`). ``request``: the sweep of the grid.
     """
     named = {point.folder_name: point for point in points_of(plan.axes(name))}
     return [
@@ -69,7 +70,13 @@ def formula_tasks(plan: StudyPlan, name: str, request: SweepRequest) -> list[For
 
 
 def compute_measure(spec: Mapping[str, Any], measure: str, file: Path) -> None:
-    """Compute a measure from ``spec`` and write it to ``file``; worker processes call this."""
+    """Compute a measure from ``spec`` and write it to ``file``; worker processes call this.
+
+    ``spec``: as YAML has it. A file that is there is replaced.
+
+    Raises:
+        SpecError: of `measure_spec`.
+    """
     loaded = load_spec(spec)
     table = pa.Table.from_pandas(_frame(measure_spec(measure, loaded)), preserve_index=False)
     with replacing(file) as opened:
@@ -80,6 +87,14 @@ def collect_observations(
     plan: StudyPlan, requests: Mapping[str, SweepRequest], failed: Mapping[str, set[tuple[str, int | None]]]
 ) -> pd.DataFrame:
     """The tidy table of a study: a row for every measured number.
+
+    Columns are those of the grid and point, one for each axis of the study (empty where a grid has no such
+    axis), and those of the seed and the measurement. Without any measurement the table has columns and no
+    rows.
+
+    Raises:
+        SpecError: a run that is not among ``failed`` is not in its folder.
+        RunError: its files are missing or damaged.
 
     Args:
         plan: of the study.
@@ -115,7 +130,7 @@ def _measured(measure: str, folder: PointFolder, request: SweepRequest, task: Ta
 
 
 def _frame(found: Measurements) -> pd.DataFrame:
-    """Measurements as a table."""
+    """Measurements as a table with the columns `MEASUREMENT_COLUMNS`, a row each."""
     return pd.DataFrame({column: [getattr(one, column) for one in found] for column in MEASUREMENT_COLUMNS})
 
 
@@ -134,9 +149,9 @@ def _rows(
 
 
 def last_by_seed(rows: pd.DataFrame) -> pd.Series[float]:
-    """The value of every seed; of a measure over rounds that of the last round.
+    """The last measured value of every seed, indexed by seed; NaN where a seed has none.
 
-    ``rows``: of the table, of one point, measure and series.
+    ``rows``: of the table, of one point, measure and series. Of a measure over rounds it is the last round's.
     """
     return rows.sort_values("at", kind="stable").groupby("seed")["value"].last()
 
@@ -160,17 +175,24 @@ def write_observations(table: pd.DataFrame, file: Path, axes: Sequence[str]) -> 
 
 
 def _is_missing(value: Any) -> bool:
+    """Whether ``value`` is ``None`` or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _text(value: Any) -> str:
+    """``value`` as text: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _file(folder: Path, task: Task, measure: str) -> Path:
+    """The file of a measure of ``task`` in the ``folder`` of a sweep.
+
+    Its name has a hash of the measure's name.
+    """
     digest = hashlib.sha256(measure.encode()).hexdigest()[:8]
     return folder / MEASURES_FOLDER / task.point.name / f"seed-{task.seed}-{digest}.parquet"
 
 
 def _key(spec: Spec) -> bytes:
+    """The fingerprint of ``spec`` as bytes, by which a file shows what it was computed from."""
     return fingerprint(spec.model_dump(mode="json")).encode()

@@ -16,7 +16,8 @@ from sfumato.studies.study import Panel, PaperStatement, Study, StudyGrid, Study
 def check_references(study: Study) -> Iterator[Refused]:
     """Yield a refusal for everything that a study names but does not have, and for a form without a panel.
 
-    It may name grids, axes, values of an axis, measures and forms.
+    It may name grids, axes, values of an axis, measures and forms. Raises nothing: what is wrong is in the
+    refusals, each with its dotted key, value and what is allowed.
     """
     for number, panel in enumerate(study.panels):
         yield from _of_panel(study, panel, f"panels[{number}]")
@@ -78,8 +79,9 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
 
 
 def _of_point(study: Study, term: Any, place: str, *, whole: bool = True) -> Iterator[Refused]:
-    """Yield refusals of ``term``, a measure at a point, at the dotted key ``place``; ``whole``: at exactly
-    one.
+    """Yield refusals of ``term``, a measure at a point, at the dotted key ``place``.
+
+    ``whole``: whether its ``where`` must leave exactly one point.
     """
     grid = yield from _known_grid(study, term.grid, place)
     if grid is None:
@@ -111,8 +113,9 @@ def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterat
 
 
 def _known_grid(study: Study, name: str, place: str) -> Any:
-    """Look up the grid ``name``; yields a refusal at ``place`` if there is none, and returns the grid or
-    ``None``.
+    """Look up the grid ``name``; yields a refusal at ``place`` if there is none, and returns it or ``None``.
+
+    An empty name stands for the study's only grid (`Study.grid_name`).
     """
     grid = study.grids.get(study.grid_name(name))
     if grid is None:
@@ -157,15 +160,15 @@ def _one_point(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterato
 
 
 def same_setting(one: Any, other: Any) -> bool:
-    """Whether ``one`` and ``other``, values of an axis, are equal: 1 equals 1.0, but true does not
-    equal 1.
-    """
+    """Whether two values of an axis are equal: 1 equals 1.0, but true does not equal 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def _no_axis(grid: StudyGrid) -> str:
+    """What is allowed in place of an axis that ``grid`` does not have: the names of its axes."""
     return f"is no axis of this grid; axes: {', '.join(axis.name for axis in grid.over)}"
 
 
 def _listed(settings: tuple[Any, ...]) -> str:
+    """Values of an axis as text, joined by commas."""
     return ", ".join(map(str, settings))

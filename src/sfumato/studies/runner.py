@@ -50,6 +50,9 @@ class StudyProgress:
     Attributes:
         tell: called with every line.
         size: number of runs and computed measures.
+        done: how many of these are finished, failed or not.
+        began: when, by ``time.monotonic``.
+        computed: how many were finished since, without those that were done before.
     """
 
     tell: Callable[[str], None]
@@ -60,6 +63,8 @@ class StudyProgress:
 
     def finished(self, title: str, failure: str, *, was_there: bool) -> None:
         """Tell that a run or measure is finished, and about how long the others will take.
+
+        The line is such as ``3/20 fig6: rounds 50, seed 0: done; about 12 min left``.
 
         Args:
             title: of the run or measure.
@@ -78,7 +83,7 @@ class StudyProgress:
 
 
 def describe_seconds(seconds: float) -> str:
-    """A duration of ``seconds`` as text: ``40 s``, ``12 min`` or ``3.5 h``."""
+    """A duration of ``seconds`` as text: ``40 s``, ``12 min`` (from 90 s) or ``3.5 h`` (from 90 min)."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -145,8 +150,9 @@ def run_study(
 
 
 def _words_of(plan: StudyPlan, name: str) -> dict[str, str]:
-    """What the points of the grid ``name`` are called, by their folders' names: the axes that vary with
-    values.
+    """What the points of the grid ``name`` are called, by their folders' names: ``epsilon 2, rounds 50``.
+
+    Only axes that vary are named; of a grid without any it is the grid's name.
     """
     varied = [axis.name for axis in plan.axes(name) if len(axis.settings) > 1]
     return {
@@ -157,7 +163,18 @@ def _words_of(plan: StudyPlan, name: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _GridRun:
-    """A grid with where its work is done, and who is told of it."""
+    """A grid with where its work is done, and who is told of it.
+
+    Attributes:
+        name: of the grid.
+        request: its sweep.
+        words: what its points are called, by their folders' names.
+        bars: where bars are drawn.
+        told: who is told where none are.
+        device: auto, cpu or cuda.
+        workers: number of processes.
+        on: where they are.
+    """
 
     name: str
     request: SweepRequest
@@ -190,8 +207,7 @@ class _GridRun:
         return steps
 
     def compute(self, tasks: Sequence[FormulaTask]) -> list[tuple[FormulaTask, str]]:
-        """Compute the measures ``tasks``, which follow from specs alone; those that are computed already are
-        kept.
+        """Compute the measures ``tasks``, which follow from specs alone; what is computed already is kept.
 
         Returns:
             The tasks that failed, each with the reason.
@@ -230,11 +246,15 @@ class _GridRun:
         return failed
 
     def title(self, task: FormulaTask) -> str:
-        """A computed measure as a person reads it."""
+        """A computed measure as a person reads it: ``pairs of rounds 50, seed 0``."""
         name = task.measure.partition(":")[0]
         return f"{name} of {self.words[task.task.point.name]}, seed {task.task.seed}"
 
     def _finished(self, title: str, failure: str, *, was_there: bool) -> None:
+        """Tell that a run or measure is finished, with the name of the grid before its title.
+
+        Arguments as of `StudyProgress.finished`.
+        """
         self.told.finished(f"{self.name}: {title}", failure, was_there=was_there)
 
 

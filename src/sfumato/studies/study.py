@@ -69,7 +69,7 @@ class StudyGrid(Section):
     forms: tuple[Text, ...] = Field(default=(), description="forms that it belongs to; default: all")
 
     def refusals(self) -> Refusals:
-        """Refuse two axes with one name."""
+        """Refuse two axes with one name, and an axis with the name of a column that every table has."""
         names = [axis.name for axis in self.over]
         for at, name in enumerate(names):
             yield name in names[:at], f"over[{at}].name", name, "names two axes of this grid"
@@ -122,7 +122,7 @@ class Expect(Section):
     within: NonNegative | None = Field(default=None, description="how far from ``about`` still agrees")
 
     def refusals(self) -> Refusals:
-        """Refuse anything but either ``about`` with ``within``, or one or two ends."""
+        """Refuse anything but either ``about`` with ``within``, or one or two ends in ascending order."""
         ends = (self.at_least, self.at_most)
         both = (self.about, self.within)
         yield (self.about is None) != (self.within is None), "", None, "needs about and within together"
@@ -186,7 +186,10 @@ class PaperStatement(Section):
         return tuple(term for term in said if term is not None)
 
     def refusals(self) -> Refusals:
-        """Refuse anything but either one value with what is expected of it, or one direction."""
+        """Refuse anything but either one value with what is expected of it, or one direction.
+
+        A value may be compared with one other: ``minus`` or ``relative_to``, not both.
+        """
         said = [name for name in ("value", "rises", "falls") if getattr(self, name) is not None]
         yield len(said) != 1, "", None, "needs one of value, rises and falls"
         yield self.value is not None and self.expect is None, "expect", None, "is required beside value"
@@ -230,11 +233,14 @@ class Panel(Section):
 
     @property
     def is_over_rounds(self) -> bool:
-        """Whether its ``x`` is no axis but rounds or epochs."""
+        """Whether its ``x`` is no axis but rounds or epochs: the word ``at``."""
         return self.x == ROUNDS
 
     def refusals(self) -> Refusals:
-        """Refuse a panel that lacks what its kind needs."""
+        """Refuse a panel that lacks what its kind needs, or has what does not go with it.
+
+        Only a table may have several measures, and ``per`` goes with ``best``.
+        """
         yield (
             self.kind != "table" and len(self.measures) > 1,
             "measures",
@@ -294,7 +300,13 @@ class Study(Section):
         return next(iter(self.grids)) if not name and len(self.grids) == 1 else name
 
     def in_form(self, form: str) -> Study:
-        """The study with the grids of one of its ``forms`` only, and with what is shown or said of these."""
+        """The study with the grids of one of its ``forms`` only, and with what is shown or said of these.
+
+        A statement stays if all grids that it compares do.
+
+        Raises:
+            KeyError: the study has no such form.
+        """
         grids = {name: grid for name, grid in self.grids.items() if not grid.forms or form in grid.forms}
 
         def belongs(name: str) -> bool:

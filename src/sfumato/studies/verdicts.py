@@ -63,6 +63,8 @@ class StatementVerdict:
 def judge_statements(plan: StudyPlan, table: pd.DataFrame) -> tuple[StatementVerdict, ...]:
     """The verdict on every statement of a study, in order; of a shortened study nothing is judged.
 
+    Then, and where a seed has no value, the outcome is ``Outcome.NOT_JUDGED``.
+
     Args:
         plan: of the study.
         table: of `collect_observations`.
@@ -77,9 +79,7 @@ class _StatementJudge:
     table: pd.DataFrame
 
     def verdict(self, statement: PaperStatement) -> StatementVerdict:
-        """Judge a statement: does the measured 95 % interval lie in the expected one, or the value move as
-        said?
-        """
+        """The verdict on a statement: of an interval beside the expected one, or of a direction."""
         if self.plan.quick:
             return StatementVerdict(statement, Outcome.NOT_JUDGED, "a shortened run decides nothing.")
         direction = statement.rises or statement.falls
@@ -108,7 +108,11 @@ class _StatementJudge:
         )
 
     def _values(self, statement: PaperStatement) -> list[float]:
-        """The value of every seed that has one: as measured, or compared with that of another term."""
+        """The value of every seed that has one: as measured, or compared with that of another term.
+
+        ``statement``: with a value. A ``minus`` is subtracted; relative to another term it is percent above
+        it.
+        """
         assert statement.value is not None
         values = self._of_term(statement.value)
         if statement.minus is not None:
@@ -119,7 +123,10 @@ class _StatementJudge:
         return [float(value) for value in values if not math.isnan(value)]
 
     def _of_term(self, term: StudyTerm) -> pd.Series[float]:
-        """The measured values of a term by seed; of measures over rounds the asked or the last one."""
+        """The measured values of a term by seed; of measures over rounds the asked or the last one.
+
+        Indexed by seed; empty where there is no such point.
+        """
         found = self._rows(term.grid, term.measure, term.series)
         for column in ("at", "unit", "observer"):
             if (wanted := getattr(term, column)) is not None:
@@ -141,7 +148,10 @@ class _StatementJudge:
         return best_point(points, rows, term.best)
 
     def _chosen(self, statement: PaperStatement) -> str:
-        """What was chosen as the best, in words; empty where nothing had to be."""
+        """What was chosen as the best, in words after a space; "" where nothing had to be.
+
+        `` The best: clip 1.0, rate 0.1.``: the axes that the term leaves open.
+        """
         said = []
         for term in (statement.value, statement.minus, statement.relative_to):
             if term is None or term.best is None:
@@ -180,9 +190,11 @@ class _StatementJudge:
         return StatementVerdict(statement, outcome, _words(outcome, statement, asked))
 
     def _points(self, grid: str) -> Sequence[StudyPoint]:
+        """Every point of a grid in this form; ``grid``: "" for the only one."""
         return points_of(self.plan.axes(self._name(grid)))
 
     def _name(self, grid: str) -> str:
+        """The name of the grid that a term names; ``grid``: "" for the only one."""
         return self.plan.study.grid_name(grid)
 
     def _rows(self, grid: str, measure: str, series: str) -> pd.DataFrame:
@@ -195,7 +207,10 @@ class _StatementJudge:
 
 
 def _is_exact(statement: PaperStatement) -> bool:
-    """Whether all of it follows from specs, so that one seed decides."""
+    """Whether all of it follows from specs, so that one seed decides.
+
+    True, too, of measures by which ε is accounted for without training.
+    """
     return all(measure_named(term.measure)[0].is_exact for term in statement.terms)
 
 
@@ -213,7 +228,10 @@ def _interval(values: Sequence[float], *, is_exact: bool) -> tuple[float, float]
 
 
 def _compare(low: float, high: float, expected: tuple[float, float]) -> Outcome:
-    """The outcome of comparing the interval from ``low`` to ``high`` with the ``expected`` one."""
+    """The outcome of comparing the interval from ``low`` to ``high`` with the ``expected`` one.
+
+    Both intervals include their ends. Not settled where an end is NaN, or the intervals overlap in part.
+    """
     if math.isnan(low) or math.isnan(high):
         return Outcome.NOT_SETTLED
     least, most = expected
@@ -225,7 +243,7 @@ def _compare(low: float, high: float, expected: tuple[float, float]) -> Outcome:
 
 
 def _words(outcome: Outcome, statement: PaperStatement, seeds: int) -> str:
-    """The outcome as a sentence; ``seeds``: over how many it was measured."""
+    """The outcome as a sentence, in lower case; ``seeds``: over how many it was measured."""
     if outcome is Outcome.AGREES:
         return "agrees."
     if outcome is Outcome.DIFFERS:

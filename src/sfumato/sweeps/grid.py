@@ -133,7 +133,7 @@ class Point:
 
     @property
     def overrides(self) -> tuple[str, ...]:
-        """The values of the point as texts ``key=value``, as `load_spec` takes them."""
+        """The values of the point as texts ``key=value``, as `load_spec` takes them; values are JSON."""
         return tuple(f"{key}={_as_json(value)}" for key, value in self.values)
 
 
@@ -167,7 +167,8 @@ def grid(axes: Sequence[Axis]) -> tuple[Point, ...]:
 def short_names(keys: Sequence[str]) -> tuple[str, ...]:
     """For each dotted key its shortest end, in whole parts, that no other of ``keys`` ends in.
 
-    A key that is the end of another one stays whole.
+    Of ``privacy.noise.epsilon`` and ``training.rounds`` they are ``epsilon`` and ``rounds``. A key that is
+    the end of another one stays whole. There is at least one key.
     """
     paths = [key.split(".") for key in keys]
     longest = max(map(len, paths))
@@ -201,9 +202,10 @@ def _as_json(value: Any) -> str:
 
 
 def _folder_name(keys: Iterable[str], values: Sequence[Any]) -> str:
-    """The name of a point's folder, ``key=value,...`` of ``keys`` and ``values``.
+    """The name of a point's folder: ``key=value,...`` of ``keys`` and ``values``.
 
-    Of a long or unusual one its beginning and a hash.
+    Of one that is longer than 120 characters, or has other signs than those of file names, its beginning and
+    8 digits of a hash.
     """
     text = ",".join(f"{key}={as_yaml(value)}" for key, value in zip(keys, values, strict=True))
     plain = re.sub(r"[^A-Za-z0-9._+=,-]+", "-", text)

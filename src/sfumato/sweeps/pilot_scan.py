@@ -152,6 +152,7 @@ class PilotScan:
         plans: dict[int, PlannedSpec] = {}
 
         def planned(one: Spec) -> Spec:
+            """The spec ``one`` with noise planned for the targets; its plan is kept."""
             found = plan(one, targets)
             plans[id(found.spec)] = found
             return found.spec
@@ -216,7 +217,10 @@ class PilotScan:
 
 
 def _none_is_accurate(points: Sequence[PilotPoint], accuracy: float, swept: Sweep) -> SpecError:
-    """The error for a grid of which no point reaches the accuracy."""
+    """The error for a grid of which no point reaches the accuracy: it names the best point.
+
+    Where every point failed it gives the reason of the first.
+    """
     known = [point for point in points if not math.isnan(point.accuracy)]
     if not known:
         failure = swept.failures[0]

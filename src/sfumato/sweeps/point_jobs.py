@@ -12,8 +12,11 @@ from sfumato.spec import load_spec
 def account_point(spec: Mapping[str, Any], folder: Path) -> None:
     """Compute ε of a point's spec and write it to the point's ``folder``; torch is not imported.
 
+    ``spec``: of the point and seed, as plain values.
+
     Raises:
         SpecError: the spec does not resolve, or another process is writing there.
+        RunError: a file cannot be written, or a folder is in its place.
     """
     from sfumato.sweeps.point_result import write_accounting
 

@@ -54,6 +54,7 @@ def write_accounting(spec: Spec, folder: Path) -> None:
     known = {(row.unit, row.observer): row for row in report.guarantees}
 
     def pair(unit: str, observer: str) -> Guarantee:
+        """The guarantee of a pair: that of the account, else computed for it alone."""
         found = known.get((unit, observer))
         return found or pair_guarantee(plan, unit, observer, delta=report.delta)
 

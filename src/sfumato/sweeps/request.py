@@ -28,7 +28,13 @@ SpecLike = Spec | str | os.PathLike[str] | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Failure:
-    """A point and seed (``None``: all seeds) that failed, and the error."""
+    """A point and seed that failed, and the error.
+
+    Attributes:
+        point: name of its folder.
+        seed: ``None``: all seeds, as its spec was refused.
+        message: one line.
+    """
 
     point: str
     seed: int | None
@@ -37,7 +43,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Task:
-    """A point with a seed, and the run folder of the two."""
+    """A point with a seed, and the run folder of the two.
+
+    Attributes:
+        point: of the grid.
+        seed: of the run, which the spec has too.
+        spec: that is run.
+        folder: of the run.
+    """
 
     point: Point
     seed: int

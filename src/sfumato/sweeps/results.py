@@ -82,18 +82,28 @@ class Sweep:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The swept keys, which are columns of the table; a swept seed is the column ``seed``."""
+        """The swept keys, which are columns of the table; a swept seed is the column ``seed``.
+
+        Raises:
+            RunError: ``sweep.json`` cannot be read.
+        """
         return tuple(read_json(self.folder / SWEEP_FILE)["keys"])
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """Names of the observers with a column ``epsilon:OBSERVER`` in the table."""
+        """Names of the observers with a column ``epsilon:OBSERVER`` in the table.
+
+        Such as ``cloud``.
+        """
         names = (str(name) for name in self.table.columns)
         return tuple(n.removeprefix(EPSILON_PREFIX) for n in names if n.startswith(EPSILON_PREFIX))
 
     @property
     def notices(self) -> list[str]:
-        """Sentences on figures that cannot be compared: ε at different δ, or energies of different radios."""
+        """Sentences on figures that cannot be compared: ε at different δ, or energies of different radios.
+
+        [] where all can be.
+        """
         measured = self.table[self.table["energy_j"].notna()]
         return notices(self.table["delta"].dropna(), measured["radio"].dropna())
 
@@ -109,7 +119,7 @@ class Sweep:
 
     @property
     def score(self) -> Headline:
-        """The score by which the points are compared; see `headline_of`."""
+        """The score by which the points are compared: the accuracy if there is one; see `headline_of`."""
         return headline_of(self.table)
 
     @property
@@ -120,7 +130,9 @@ class Sweep:
     def summary(self) -> pd.DataFrame:
         """One row for each point: means over seeds, and in ``NAME_half_width`` half their 95 % t interval.
 
-        ε is the largest over the seeds, not the mean.
+        ε is the largest over the seeds, not the mean. ``seeds`` is the number of seeds that did not fail.
+        Means are over those that were measured: NaN where none was, and half-widths are NaN of a single seed.
+        ``raw_to_trusted_edge`` is text: ``25 of 50``, or "–".
         """
         rows = []
         for _, seeds in self.table.groupby("point", sort=False):
@@ -140,7 +152,13 @@ class Sweep:
         return pd.DataFrame(rows)
 
     def report(self, out: Path | None = None) -> Path:
-        """Write the HTML report of the sweep to ``out`` (default: into its folder); returns its path."""
+        """Write the HTML report of the sweep to the file ``out``; returns its path.
+
+        By default it goes into the sweep's folder. Points of which every seed failed are listed, not drawn.
+
+        Raises:
+            RunError: ``sweep.json`` cannot be read, or the report cannot be written.
+        """
         request = read_json(self.folder / SWEEP_FILE)
         points, page = [], out or self.folder / REPORT_FILE
         names = (self.score.column, *(RADIO_COSTS if self.asks_for_energy else ()))
@@ -216,7 +234,10 @@ class Sweep:
         return command_without_noise(points[0], self.folder)
 
     def _reports_of(self, point: str, beside: Path) -> dict[int, str]:
-        """Path of the report of every seed of a point, relative to the folder ``beside``."""
+        """By seed, the path of the report of a point's run, relative to the folder ``beside``.
+
+        Seeds whose run has no report are left out.
+        """
         found = {
             int(seed): task_folder(self.folder, point, int(seed)) / REPORT_FILE
             for seed in self.table.loc[self.table["point"] == point, "seed"].dropna()

@@ -212,12 +212,15 @@ def _run_tasks(pool: Workers, tasks: Sequence[Task], jobs: Sequence[Job]) -> Ite
 
 
 def written_spec(task: Task) -> dict[str, Any]:
-    """The spec of ``task`` as a mapping of plain values, which `load_spec` reads."""
+    """The spec of ``task`` as a mapping of plain values, which `load_spec` reads.
+
+    Keys without a value are left out.
+    """
     return task.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def failures_of(progress: Iterable[PointProgress]) -> tuple[Failure, ...]:
-    """A tuple of the failures (point, seed, error) among the ``progress`` of all points."""
+    """The failures (point, seed, error) among the ``progress`` of all points; () if none failed."""
     return tuple(Failure(one.point, one.seed, one.failure) for one in progress if one.failure)
 
 
@@ -228,6 +231,7 @@ def collect_and_report(request: SweepRequest, failures: Sequence[Failure]) -> Sw
 
     Raises:
         SpecError: another process is writing into the sweep's folder.
+        RunError: the table or the report cannot be written.
     """
     with only_writer(request.folder, argument=Argument("out")):
         swept = collect(request, failures)
@@ -241,12 +245,15 @@ def _progress(task: Task, *, finished: bool) -> PointProgress:
 
 
 def core_count() -> int:
-    """The number of CPU cores that this process may use."""
+    """The number of CPU cores that this process may use, at least 1."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _picked(device: str) -> str:
-    """`picked_device`, which needs torch: it is imported only where something is trained."""
+    """The device on which ``device`` (auto, cpu or cuda) lets train, as of `picked_device`.
+
+    It needs torch, which is imported only where something is trained.
+    """
     from sfumato.engine.base import picked_device
 
     return picked_device(device)

@@ -36,19 +36,24 @@ def sweep_progress(
 ) -> Iterator[Callable[[PointProgress], None]]:
     """Context with a function to call with every `PointProgress` of ``size`` runs.
 
-    It draws bars; where these are not ``wanted`` or cannot be drawn it is ``otherwise``.
+    It draws bars; where these are not ``wanted`` or cannot be drawn it is ``otherwise``, which does nothing
+    by default.
     """
     with progress_bars(wanted=wanted) as bars:
         yield SweepBars(bars, size).show if bars.are_drawn else otherwise
 
 
 def title_of_point(progress: PointProgress) -> str:
-    """The name of the point, with its seed if it has one, as text for people."""
+    """The name of the point, with its seed if it has one, as text: ``epsilon=2, seed 0``."""
     return progress.point if progress.seed is None else f"{progress.point}, seed {progress.seed}"
 
 
 class SweepBars:
-    """The bars of one sweep among ``bars``: one of its ``size`` runs, and one for each that is trained."""
+    """The bars of one sweep: one of all its runs, and one for each run that is being trained.
+
+    It is made with the display of all bars (``bars``), the number of runs (``size``), each a point and seed
+    or a point that was refused, and the name before the bar of the sweep (``title``).
+    """
 
     def __init__(self, bars: ProgressBars, size: int, title: str = "sweep") -> None:
         self._bars, self._size = bars, size
@@ -58,7 +63,7 @@ class SweepBars:
         self._finished = self._accounted = 0
 
     def show(self, progress: PointProgress) -> None:
-        """Draw the progress of one run and of the whole sweep."""
+        """Draw the progress of one run and of the whole sweep; the message of a failed run stands above."""
         at = (progress.point, progress.seed)
         if progress.finished:
             self._finished += 1

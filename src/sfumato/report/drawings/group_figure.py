@@ -25,7 +25,11 @@ from sfumato.report.results.network import GroupNetwork, Network
 
 
 def group_figure(network: Network, shape: GroupNetwork) -> Figure:
-    """A drawing of overlapping groups: masters side by side, with lines to the workers that link them."""
+    """A drawing of overlapping groups: masters side by side, with lines to the workers that link them.
+
+    Only the first `MOST_LEAVES` groups are drawn; a text says how many more there are. ``shape``: that of the
+    ``network``.
+    """
     canvas, groups = Canvas(), shape.groups
     slots, low = min(groups.count, MOST_LEAVES), 0.0
     _draw_shared_links(canvas, groups, slots)

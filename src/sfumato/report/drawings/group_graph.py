@@ -28,8 +28,8 @@ Places: TypeAlias = list[tuple[float, float]]
 def spread_html(run: GroupedRun, place: Callable[[Figure], str]) -> str:
     """HTML on when the release of one group arrives in each of the others: the group graph, or a table.
 
-    It is a table where the drawing of the network shows all groups and which of them share workers.
-    ``place``: puts a figure on the page and returns its HTML.
+    It is a table where the drawing of the network shows all groups and which of them share workers; only a
+    sentence where no groups share workers. ``place``: puts a figure on the page and returns its HTML.
     """
     groups = run.plan.groups
     if groups.count > MOST_LEAVES:
@@ -45,6 +45,7 @@ def group_graph_figure(run: GroupedRun) -> Figure:
     """The groups of a run as nodes and shared workers as edges.
 
     A menu chooses a group; every node then says in which round it first trains from what that one released.
+    At most `_MOST_GROUPS` groups are drawn, and the first `_MOST_SOURCES` of them are in the menu.
     """
     groups = run.plan.groups
     order = _order_along_graph(groups)[: min(groups.count, _MOST_GROUPS)]
@@ -75,7 +76,7 @@ def group_graph_figure(run: GroupedRun) -> Figure:
 def _arrivals(run: GroupedRun, order: Sequence[int], sources: Sequence[int]) -> dict[int, FloatArray]:
     """For each group of ``sources`` the round in which each of ``order`` first trains from its release.
 
-    ∞ where no path leads there.
+    ∞ where no path leads there. Rounds count from 1; one array ``[len(order)]`` a source.
     """
     every, distances = run.releases.merge_every, run.plan.groups.distances
     return {source: 1 + every * distances[source][list(order)] for source in sources}
@@ -233,9 +234,7 @@ def _linked_pairs(groups: Groups, order: Sequence[int]) -> list[tuple[int, int, 
 
 
 def _shared_count_labels(groups: Groups, order: Sequence[int], places: Places) -> list[Json]:
-    """Plotly annotations with the number of workers that two groups share; [] where there are too many
-    links.
-    """
+    """Plotly annotations with the number of workers that two groups share; [] for more than 16 links."""
     links = _linked_pairs(groups, order)
     if len(links) > 16:
         return []
@@ -307,6 +306,7 @@ def _arrival_table(
     """
 
     def said(arrival: float) -> str:
+        """A cell: the round, "never", or "not in time"."""
         return "never" if math.isinf(arrival) else "not in time" if arrival > rounds else f"{arrival:.0f}"
 
     head = sorted(order)[:24]

@@ -30,10 +30,9 @@ KNOWN_MOVES = (
 
 
 def moved_sentence(network: Network) -> list[str]:
-    """A list with one sentence, on how many devices ever change their edge and that every ε is for exactly
-    these moves.
+    """A list with one sentence on how many devices ever change their edge; [] if neither edges nor trust do.
 
-    Empty where neither edges nor trust change.
+    It says, too, that every ε is for exactly these moves.
     """
     if not network.trees:
         return []
@@ -44,7 +43,10 @@ def moved_sentence(network: Network) -> list[str]:
 
 
 def _who_moves(network: Network) -> str:
-    """How many devices ever change their edge; or that only trust changes."""
+    """A clause on how many devices ever change their edge, or that only trust changes.
+
+    ``3 of 50 devices change their edge``, without a full stop.
+    """
     places, name = edges_over_time(network), network.trees[0][1].tiers[-1].name
     moved, count = int(_moves(places).sum()), places.shape[1]
     if not moved:
@@ -56,7 +58,7 @@ def _who_moves(network: Network) -> str:
 def places_figure(network: Network) -> Figure | None:
     """A heatmap of the edge that each device was under in each round, with trusted edges marked.
 
-    ``None`` if neither places nor trust change.
+    At most `_MOST_DEVICES` devices have a row. ``None`` if neither places nor trust change.
     """
     if not network.trees:
         return None
@@ -104,9 +106,9 @@ def _moves(places: IntArray) -> BoolArray:
 
 
 def _shown_devices(places: IntArray) -> IntArray:
-    """Numbers of the devices that are drawn, `_MOST_DEVICES` at most: first those that move, evenly spaced,
-    then, where these are fewer, some of the others, evenly spaced.
+    """Numbers of the devices that are drawn, at most `_MOST_DEVICES`, ``[shown]``.
 
+    First those that move, evenly spaced, then, where these are fewer, some of the others, evenly spaced.
     ``places``: edge by era and device, ``[eras, devices]``.
     """
     moves = _moves(places)

@@ -61,7 +61,13 @@ _LINKS: dict[str, tuple[str, Json]] = {
 
 
 def kind_of_link(*, noised: bool, secure: bool, trusted: bool) -> str:
-    """The kind of link, by whether what arrives has noise, is only a sum, and is sent to a trusted party."""
+    """The kind of link, a key of `_LINKS`, for the messages that arrive at a party.
+
+    Args:
+        noised: whether what arrives has noise.
+        secure: whether only the sum of the messages arrives.
+        trusted: whether the party is trusted with raw updates.
+    """
     if noised:
         return "secure" if secure else "noised"
     return f"{'secure ' if secure else ''}{'entrusted' if trusted else 'raw'}"
@@ -88,6 +94,11 @@ class Canvas:
     """Marks and links by kind, on a plane that is cut into equally wide slots, one for each node of a row.
 
     The unit of x is a slot; that of y is a pixel, counted downwards.
+
+    Attributes:
+        marks: by kind (x, y, hover text, text inside, name of the party) of each.
+        links: by kind (x, y) of the start and (x, y) of the end of each.
+        words: annotations of Plotly.
     """
 
     marks: dict[str, list[tuple[float, float, str, str, str]]] = field(default_factory=dict)
@@ -110,7 +121,7 @@ class Canvas:
         """Add the mark of a party.
 
         Args:
-            kind: one of the kinds of marks, which sets symbol and colour.
+            kind: a key of `_MARKS`, which sets symbol and colour.
             x: position, in slots.
             y: position, in pixels downwards.
             title: first line of the hover text.
@@ -124,8 +135,9 @@ class Canvas:
         self.marks.setdefault(kind, []).append((x, y, hover, inside, party or title))
 
     def link(self, kind: str, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """Add a line from ``start`` to ``end``, (x, y) on the canvas; ``kind`` is what goes over it and sets
-        its style.
+        """Add a line from ``start`` to ``end``, (x, y) on the canvas; ``kind``: a key of `_LINKS`.
+
+        The kind says what goes over the link and sets its style.
         """
         self.links.setdefault(kind, []).append((*start, *end))
 
@@ -166,19 +178,19 @@ class Canvas:
 
 
 def shortened_to_fit(name: str, slots: int) -> str:
-    """``name``, cut off with … where it would be wider than one of ``slots`` slots of the drawing."""
+    """``name``, cut off with … where it would be wider than one of ``slots`` slots across the drawing."""
     most = int(_WIDTH / slots / _SIGN) - 4
     return name if len(name) <= most else f"{name[: max(1, most - 1)]}…"
 
 
 def width_beside_each_other(names: Sequence[str]) -> int:
-    """The least width in pixels of a drawing with these names in one row."""
+    """The least width in pixels, 300 to 680, of a drawing with these names, at least one, in one row."""
     widest = _SIGN * max(map(len, names)) + _DOT
     return min(_LEAST_WIDTH, max(_NARROW, math.ceil(len(names) * widest)))
 
 
 def noise_sentence(network: Network) -> str:
-    """A sentence on which parties add noise, counted by kind of party."""
+    """A sentence on which parties add noise, counted by kind of party, or that none adds any."""
     received = "the received signals contain the receiver's noise"
     if not network.has_noise:
         return f"No party adds noise of its own; {received}." if network.over_air else "No party adds noise."
@@ -188,8 +200,9 @@ def noise_sentence(network: Network) -> str:
 
 
 def _noisy_parties(network: Network) -> list[str]:
-    """The parties that add noise, counted by kind; devices are under *other* edges where none of these adds
-    any itself.
+    """The parties that add noise, counted by kind: ``5 edges``, ``the devices under 2 other edges``.
+
+    They are *other* edges where none of these adds any noise itself.
     """
     above: dict[tuple[str, str], set[str]] = {}
     for owner in network.noise:

@@ -39,7 +39,10 @@ def topology_figure(network: Network) -> Figure | None:
 
 
 def tree_figure(network: Network, tree: Tree) -> Figure:
-    """A drawing of a tree with the cloud on top; of many nodes or devices only examples."""
+    """A drawing of a tree with the cloud on top; of many nodes or devices only examples.
+
+    Nodes and devices that differ in trust or noise are among the examples; texts say how many more there are.
+    """
     if tree.depth == 1 and tree.device_count <= _MOST_NAMED:
         return _star_figure(network, tree)
     canvas = Canvas()
@@ -65,8 +68,9 @@ def tree_figure(network: Network, tree: Tree) -> Figure:
 
 
 def _caption(network: Network, tree: Tree, canvas: Canvas) -> str:
-    """The sentences below a drawing: who there is, who is trusted, to whom else raw updates go, whose noise
-    there is.
+    """The sentences below a drawing: who there is, who is trusted, who else gets raw updates, whose noise.
+
+    Read after all links are drawn on ``canvas``.
     """
     tiers = [text.how_many(tier.size, tier.name) for tier in tree.tiers[1:]]
     devices = text.how_many(tree.device_count, "device")
@@ -254,6 +258,7 @@ def _draw_devices(
     _note_exposure(canvas, tree, tree.depth - 1, leaf, way)
 
     def describe(number: int) -> Dot:
+        """The device with this number, counted under the leaf."""
         device = f"device:{first + number}"
         own = noise if devices.is_of(number) else []
         return Dot(device, tree.titled(device), f"under {tree.titled(owner)}", own)
@@ -262,7 +267,10 @@ def _draw_devices(
 
 
 def _note_exposure(canvas: Canvas, tree: Tree, depth: int, index: int, way: str) -> None:
-    """Note an aggregator that is not trusted, where what comes the ``way`` to it has no noise."""
+    """Note on ``canvas`` an aggregator that is not trusted, where what comes the ``way`` to it has no noise.
+
+    ``depth`` and ``index``: of the aggregator; ``way``: the kind of link.
+    """
     if way in ("raw", "secure raw"):
         kind = "the cloud" if depth == 0 else tree.tiers[depth].name
         found = canvas.exposed_to.setdefault((kind, way == "secure raw"), [])
@@ -278,8 +286,14 @@ def _exposed(kind: str, indices: Sequence[int]) -> str:
 
 
 def _sends_noise(network: Network, tree: Tree, depth: int, index: int, tier: int) -> bool:
-    """Whether the average that this node sends up in steps that ``tier`` aggregates contains noise, of itself
-    or of any party below it.
+    """Whether what a node sends up contains noise, of itself or of any party below it.
+
+    Args:
+        network: that is drawn.
+        tree: its tree.
+        depth: of the node's tier.
+        index: of the node in its tier.
+        tier: the tier that aggregates in the steps that are asked about.
     """
     name = tree.node_name(depth, index)
     if network.adds_noise_in(name, tier):
@@ -303,7 +317,7 @@ def _tier_names(tree: Tree) -> list[str]:
 
 
 def _trust_sentence(tree: Tree) -> str:
-    """A sentence on how many aggregators of each tier are trusted with raw updates."""
+    """The end of a sentence on how many aggregators of each tier are trusted with raw updates."""
     parts = [f"{text.whole(int(t.trusted.sum()))} of {text.how_many(t.size, t.name)}" for t in tree.tiers[1:]]
     cloud = "the cloud" if tree.tiers[0].trusted[0] else ""
     if not any(tier.trusted.any() for tier in tree.tiers):

@@ -10,7 +10,9 @@ from sfumato.run_folder.recorded_privacy import RecordedPrivacy
 def after_run_table(
     privacy: RecordedPrivacy, labels: ObserverLabels, *, elected: bool = False, over_air: bool = False
 ) -> str:
-    """A folded table of the pairs whose ε after the run differs from the guarantee; empty where none does.
+    """HTML of a folded table of the pairs whose ε after the run differs from the guarantee; "" if none does.
+
+    Figures are compared as they are printed.
 
     Args:
         privacy: of the run.

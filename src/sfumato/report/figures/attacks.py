@@ -53,8 +53,9 @@ _SCORES = {"ssim": "SSIM", "psnr": "PSNR", "mse": "MSE", "lpips": "LPIPS"}
 
 
 def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures: PlacedFigures) -> str:
-    """HTML of the audits and attacks on one run: a verdict, a figure of audits, a table of attacks,
-    and for each attacked observer its curves and reconstructions, which are added to ``figures``.
+    """HTML of the audits and attacks on one run: a verdict, a figure of audits, a table of attacks.
+
+    For each attacked observer its curves and reconstructions follow. Figures are added to ``figures``.
     """
     notes = list(dict.fromkeys(note for one in observers for note in one.notes))
     drawn = _audit_figure(observers, text.at_delta(run.privacy.delta))
@@ -65,10 +66,9 @@ def attacks_part(run: RunFolder, observers: Sequence[ObserverFindings], figures:
 
 
 def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure | None:
-    """Bars of the lower bound of ε that each audit has shown, beside the guaranteed ε; ``None`` without
-    audits.
+    """Bars of the lower bound of ε that each audit has shown, beside the guaranteed ε.
 
-    ``delta``: text that stands beside every ε.
+    ``None`` without audits; of many the first `_MOST_AUDITS`. ``delta``: text that stands beside every ε.
     """
     found = [(one.title, audit) for one in observers for audit in one.audits][:_MOST_AUDITS]
     if not found:
@@ -110,8 +110,9 @@ def _audit_figure(observers: Sequence[ObserverFindings], delta: str) -> Figure |
 
 
 def _overview_table(run: RunFolder, observers: Sequence[ObserverFindings]) -> str:
-    """An HTML table, a row for each attacked observer: guaranteed ε, lower bounds of audits, attacks'
-    scores.
+    """An HTML table, a row for each attacked observer: guaranteed ε, bounds of audits, scores of attacks.
+
+    Columns in which nothing was measured are left out.
     """
     rows = [
         (
@@ -178,7 +179,11 @@ def _sentences(run: RunFolder, one: ObserverFindings) -> list[str]:
 
 
 def _curve_figure(level: str, curves: Sequence[AttackCurve]) -> Figure:
-    """The ROC curves of attacks on ``level`` on logarithmic axes, with the region that (ε, δ) rules out."""
+    """The ROC curves of attacks on ``level`` on logarithmic axes, with the region that (ε, δ) rules out.
+
+    ``level``: ``record``, ``device`` or ``label``; ``curves``: at least one. No region is drawn of labels,
+    which ε does not bound, or where ε is infinite.
+    """
     (name, question), bound = _LEVELS[level], curves[0]
     floor = 10.0 ** math.floor(math.log10(min(0.5 / bound.others, 0.5 / bound.members)))
     grid = np.geomspace(floor, 1, 121)
@@ -283,9 +288,10 @@ def _forbidden_region(grid: Any, bound: AttackCurve, floor: float) -> list[Json]
 
 
 def _as_steps(one: AttackCurve, column: str, floor: float) -> tuple[Any, Any]:
-    """(x, y) of a ROC curve for drawing as steps up to the right edge.
+    """(x, y) of a ROC curve, for drawing as steps up to the right edge: arrays of rates, equally long.
 
     Args:
+        one: the curve.
         column: of the curve, such as ``tpr`` or ``tpr_low``.
         floor: smaller rates are drawn at this one, where the logarithmic axes begin.
     """
@@ -310,7 +316,10 @@ def _estimate_as_text(estimate: Interval) -> str:
 
 
 def _gallery(pictures: Reconstructions) -> str:
-    """HTML with originals and reconstructions side by side and their scores; at most a fixed number."""
+    """HTML with originals and reconstructions side by side and their scores.
+
+    Of more than `_MOST_PICTURES` images a sentence says how many are left out.
+    """
     cards = []
     for number, image in enumerate(pictures.images[:_MOST_PICTURES]):
         views = "".join(
@@ -328,11 +337,14 @@ def _gallery(pictures: Reconstructions) -> str:
 
 
 def image_element(image: npt.NDArray[np.floating], description: str) -> str:
-    """An ``img`` element that holds its image.
+    """HTML of an ``img`` element that holds its image as a PNG.
 
     Args:
         image: ``[C, H, W]``, 1 or 3 channels from 0 to 1; other values are clipped.
-        description: plain text.
+        description: plain text, for who does not see the image.
+
+    Raises:
+        KeyError: there are neither 1 nor 3 channels.
     """
     data = base64.b64encode(png(image)).decode("ascii")
     return f'<img alt="{text.escape(description)}" src="data:image/png;base64,{data}">'
@@ -341,7 +353,10 @@ def image_element(image: npt.NDArray[np.floating], description: str) -> str:
 def png(image: npt.NDArray[np.floating]) -> bytes:
     """The bytes of a PNG file of ``image``, ``[C, H, W]`` with 1 or 3 channels from 0 to 1.
 
-    It is written without an image library; values outside are clipped.
+    It is written without an image library, with 8 bits a channel; values outside are clipped, NaN is 0.
+
+    Raises:
+        KeyError: there are neither 1 nor 3 channels.
     """
     channels, height, width = image.shape
     pixels = np.nan_to_num(np.clip(image, 0, 1) * 255).round().astype(np.uint8).transpose(1, 2, 0)

@@ -30,6 +30,7 @@ def claims_figure(
     """For each pair of a unit and an observer the ε claimed and the rigorous ε; ``None`` without claims.
 
     Where a paper states its ε for one round, only that round is plotted: over all rounds it claims nothing.
+    Of many pairs the first `_MOST_PAIRS`.
 
     Args:
         claims: all of a run.
@@ -110,8 +111,9 @@ def _claim_marks(
 
 
 def _count_sentences(claims: Sequence[Claim], names: PairNames) -> list[str]:
-    """For each statement (source and, of one source, each formula) a sentence on of whom and where it
-    holds.
+    """For each source of claims a sentence on of whom, and towards whom, its claims hold.
+
+    Where the paper does not speak of some of these observers, a further sentence says so.
     """
     by_statement: dict[str, list[Claim]] = {}
     for claim in claims:
@@ -177,7 +179,7 @@ def claims_table(
 
 
 def _claimed_in_words(claim: Claim, *, silent: bool) -> tuple[str, str, str]:
-    """The claimed ε, the rigorous one and the verdict on a claim.
+    """Three texts on a claim: the claimed ε, the rigorous one, and whether it holds.
 
     ``silent``: the paper speaks of one round and the row is about all, of which it claims nothing.
     """

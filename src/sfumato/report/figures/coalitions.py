@@ -19,10 +19,10 @@ _MOST_CLASSES = 3  # of devices to name on the first screen
 
 
 def sentences_on_colluders(one: Series, matrix: Matrix) -> list[str]:
-    """Sentences on the ε of each class of devices of a run towards colluders with its edge, and towards
-    colluders alone; [] where the threat model has none.
+    """Sentences on the ε of each class of devices of a run towards colluders with and without its edge.
 
-    ``matrix``: of the run's guarantees, with the titles of classes.
+    [] where the threat model has none. Of many classes those with the largest ε. ``matrix``: of the run's
+    guarantees, with the titles of classes.
     """
     rows, node = one.first.privacy.coalitions, _aggregator(one)
     if not rows:
@@ -67,7 +67,7 @@ def _by_unit(rows: Sequence[WorstCoalition]) -> dict[str, list[WorstCoalition]]:
 def _epsilon_by_size(rows: Sequence[WorstCoalition]) -> str:
     """How ε towards colluders with the edge grows: "2.8 with 1, 4.5 with 6 and 10.2 from 7 on".
 
-    ``rows``: of one unit, by size.
+    ``rows``: of one unit, at least one, by size.
     """
     words = [text.epsilon(row.supernode_epsilon) for row in rows]
     last = words.index(words[-1])  # from here on nothing grows
@@ -196,16 +196,17 @@ def _epsilon_of_edge_alone(matrix: Matrix, unit: str) -> float:
 
 
 def _both_epsilons(row: WorstCoalition) -> tuple[float, float]:
-    """ε towards the coalition of a row, and towards the one with the units' edge."""
+    """ε towards the coalition of a row, and towards the one with the unit's edge."""
     return row.epsilon, row.supernode_epsilon
 
 
 def _endless_in_words(
     rows: Sequence[WorstCoalition], titles: Mapping[str, str], columns: tuple[str, str]
 ) -> list[str]:
-    """One sentence on the classes of devices that have no guarantee at any number of colluders; else [].
+    """A list with one sentence on the classes of devices without a guarantee at any number of colluders.
 
-    ``columns``: names of the coalitions without and with the edge.
+    [] if there are none. ``titles``: of units; ``columns``: names of the coalitions without and with the
+    edge.
     """
     found = []
     for which, name in enumerate(columns):
@@ -229,9 +230,11 @@ def _row_title(matrix: Matrix, unit: str) -> str:
 def _lines_of_coalitions(
     rows: Sequence[WorstCoalition], alone: Mapping[str, float]
 ) -> dict[tuple[int, tuple[int, ...], tuple[str, ...]], tuple[list[str], list[float]]]:
-    """The lines of finite ε: by whether the edge is in it (0 or 1), sizes and ε as text, units and ε.
+    """The lines of the figure, with all classes of devices that share each.
 
-    ``rows``, ``alone``: as of `_coalition_figure`.
+    Returns:
+        By (1 if the edge is in the coalition, else 0; numbers of colluders; ε as text): the units, and the
+        finite ε. ``rows`` and ``alone`` are those of `_coalition_figure`.
     """
     lines: dict[tuple[int, tuple[int, ...], tuple[str, ...]], tuple[list[str], list[float]]] = {}
     for which in range(2):

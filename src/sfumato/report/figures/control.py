@@ -18,9 +18,14 @@ from sfumato.schedule.control.adaptive import ALL_STEPS_DONE
 
 
 class _ControlVariable(NamedTuple):
-    """A quantity that control chooses: its metrics columns with their names, its title and its axis.
+    """A quantity that control chooses.
 
-    ``first``: what round 1 has, where control does not choose it (docs/control.md); "" where it does.
+    Attributes:
+        name: of its figure.
+        columns: columns of the metrics, each with its name in the legend.
+        title: of the figure.
+        axis: title of the y axis.
+        first: what round 1 has, where control does not choose it (docs/control.md); "" where it does.
     """
 
     name: str
@@ -46,14 +51,16 @@ _CONTROL_VARIABLES = (
 def control_figures(series: Sequence[Series]) -> list[Figure]:
     """A list with a figure over rounds for each variable that control changed after its first choice.
 
-    ``series``: the runs of the page, each of one or more seeds.
+    [] without adaptive control, or if it changed none. ``series``: the runs of the page, each of one or more
+    seeds.
     """
     return [figure for kind in _CONTROL_VARIABLES if (figure := _control_figure(series, kind)) is not None]
 
 
 def stop_reasons(one: Series) -> list[str]:
-    """A list with a sentence for each finished run (seed) of a series on why adaptive control ended it; empty
-    where it ended none.
+    """A list with a sentence for each finished seed of a series on why adaptive control ended its run.
+
+    [] where it ended none.
     """
     said = []
     for run in one.runs:
@@ -65,10 +72,10 @@ def stop_reasons(one: Series) -> list[str]:
 
 
 def budget_sentence(series: Series) -> list[str]:
-    """A list with one sentence, that all ε of a run with adaptive control are budgets; empty without such
-    control or noise.
+    """A list with one text: that all ε of a run with adaptive control are budgets.
 
-    A second one says how much ε towards the cloud the rounds spent, where it is less than the budget.
+    [] without such control, or without noise. The text goes on with how much ε towards the cloud the rounds
+    spent, where the budget is finite and that is less.
     """
     if not series.first.spec_dict.get("control") or not series.network.has_noise:
         return []
@@ -81,10 +88,9 @@ def budget_sentence(series: Series) -> list[str]:
 
 
 def looked_at(one: Series) -> list[str]:
-    """A list of sentences on the inputs by which adaptive control makes its choices, and on whether every ε
-    still holds.
+    """A list with sentences on the inputs by which adaptive control makes its choices; [] without control.
 
-    Empty without adaptive control.
+    They say, too, whether every ε still holds.
     """
     control = one.first.spec_dict.get("control")
     if not control:
@@ -104,8 +110,9 @@ def looked_at(one: Series) -> list[str]:
 
 
 def _rounds_sentence(run: RunFolder, ended: str) -> str:
-    """A sentence on the local steps that the spec sets, the rounds that control made of them, and why it
-    ended.
+    """A sentence on the local steps of the spec, the rounds that control made of them, and why it ended.
+
+    ``ended``: the reason, as the ledger has it.
     """
     training, rounds = run.spec_dict["training"], text.how_many(len(run.metrics), "round")
     steps = training.get("local_steps")
@@ -127,10 +134,9 @@ def _rounds_sentence(run: RunFolder, ended: str) -> str:
 
 
 def kept_choices(series: Sequence[Series]) -> list[str]:
-    """A sentence on each variable that adaptive control chose once and never changed, with its value: it has
-    no figure.
+    """A sentence on each variable that adaptive control chose once and never changed, with its value.
 
-    ``series``: the runs of the page. Empty without adaptive control.
+    Such a variable has no figure. ``series``: the runs of the page. [] without adaptive control.
     """
     said = []
     for kind in _CONTROL_VARIABLES:
@@ -153,8 +159,9 @@ def _kept_in_words(one: RunCurve) -> str:
 
 
 def _at_an_end(series: Sequence[Series], kind: _ControlVariable, found: Sequence[RunCurve]) -> str:
-    """A sentence, after a space, that the local steps which control chose are the fewest or the most that a
-    round may have; "" otherwise.
+    """A sentence, after a space, that the chosen local steps are the fewest or the most of a round; else "".
+
+    "" of other variables than the local steps, and of several runs. ``found``: the curves of the variable.
     """
     if kind.name != "interval" or len(series) > 1:
         return ""
@@ -169,16 +176,18 @@ def _at_an_end(series: Sequence[Series], kind: _ControlVariable, found: Sequence
 
 
 def noise_factor_sentence(one: Series) -> list[str]:
-    """A list with a sentence on the factors by which adaptive control multiplied the noise of a run; empty
-    where it did not.
+    """A list with a sentence on the factors by which adaptive control multiplied the noise of a run.
+
+    [] where it did not multiply it.
     """
     factors = noise_factors(one)
     return [f"In this run adaptive control multiplied this noise by {factors}."] if factors else []
 
 
 def noise_factors(one: Series) -> str:
-    """The least and the largest factor by which adaptive control multiplied the noise of a run, as text; ""
-    where it did not.
+    """The least and the largest factor by which adaptive control multiplied the noise of a run, as text.
+
+    ``1 to 1.3``; one number where both are written alike, and "" where it did not multiply it.
     """
     factors = one.curve("noise_factor").mean
     if not len(factors) or set(factors) == {1.0}:
@@ -240,8 +249,9 @@ def _span(one: RunCurve, *, later: bool) -> str:
 
 
 def _why_of_noise(series: Sequence[Series], kind: _ControlVariable) -> str:
-    """A sentence, after a space, on why control multiplies the noise; "" of other variables, and where it
-    only stops when the budget is spent.
+    """A sentence, after a space, on why control multiplies the noise.
+
+    "" of other variables, and where control only stops when the budget is spent.
     """
     policies = {one.first.spec_dict.get("control", {}).get("budget_policy", "spread") for one in series}
     if kind.name != "noise" or policies != {"spread"}:

@@ -34,7 +34,11 @@ _UNEVEN = 0.05  # of all costs, by which they may differ from a straight line
 
 
 def grows_evenly(one: Series, *columns: str) -> bool:
-    """Whether every round costs nearly the same, the cost being the sum of the metrics ``columns``."""
+    """Whether every round costs nearly the same, the cost being the sum of the metrics ``columns``.
+
+    Its sum over the rounds may differ from a straight line by 5 % of the total. False if nothing was
+    measured, or columns were measured in different rounds.
+    """
     curves = [one.curve(column, cumulative=True) for column in columns]
     curves = [curve for curve in curves if len(curve.rounds)]
     if not curves or any(len(curve.rounds) != len(curves[0].rounds) for curve in curves):
@@ -45,8 +49,9 @@ def grows_evenly(one: Series, *columns: str) -> bool:
 
 
 def costs_are_alike(series: Sequence[Series], *columns: str) -> bool:
-    """Whether the sum of the metrics ``columns`` is nearly the same in all rounds of all runs in
-    ``series``.
+    """Whether the sum of the metrics ``columns`` is nearly the same in all rounds of all runs.
+
+    Means over rounds may differ by 5 %.
     """
     if not all(grows_evenly(one, *columns) for one in series):
         return False
@@ -55,7 +60,10 @@ def costs_are_alike(series: Sequence[Series], *columns: str) -> bool:
 
 
 def stays_the_same(one: Series, column: str) -> bool:
-    """Whether a metrics column has one value in all rounds where it is not 0; false for several seeds."""
+    """Whether a metrics column has one value, to 1 %, in all rounds where it is not 0.
+
+    False for several seeds, and where it was not measured.
+    """
     values = one.curve(column).mean
     if len(one.runs) > 1 or not len(values):
         return False
@@ -64,8 +72,9 @@ def stays_the_same(one: Series, column: str) -> bool:
 
 
 def even_costs_table(one: Series) -> str:
-    """An HTML table of costs that grow about evenly and of the time that it took: the mean over rounds,
-    and of all; and values that hardly change. "" where there is none.
+    """An HTML table of costs that grow about evenly, of values that hardly change, and of the time it took.
+
+    A row has the mean over rounds and the total. "" where there is none.
     """
     spec, rounds, rows = one.first.spec_dict, max(1, one.rounds_played), list[tuple[str, str, str]]()
     for name, column, units in (
@@ -104,13 +113,16 @@ def even_costs_table(one: Series) -> str:
 
 
 def _what_is_clipped(series: Sequence[Series]) -> str:
-    """The name of ``clip_fraction``, by ``privacy.clip.kind``; "what was clipped" where runs differ."""
+    """The name of ``clip_fraction``, such as ``clipped messages``, by ``privacy.clip.kind``.
+
+    "what was clipped" where runs differ.
+    """
     kinds = {clip_kind_of(one.first.spec_dict) for one in series}
     return _CLIPPED[kinds.pop()] if len(kinds) == 1 else "what was clipped"
 
 
 def _what_has_noise(one: Series) -> str:
-    """The name of ``noise_std``: over groups there is no global model."""
+    """The name of ``noise_std`` in a table: it is of the global model, or over groups of a group's."""
     family = one.network.family
     whose = "a group's model" if family is not None and family.devices_observe else "the global model"
     return f"noise in each parameter of {whose}, standard deviation"
@@ -123,10 +135,10 @@ def _rounds_that_cost(values: FloatArray) -> str:
 
 
 def cost_figures(series: Sequence[Series]) -> list[Figure]:
-    """A list of figures of traffic, energy, delay, wall time and diagnostics of the runs in ``series``; what
-    was not measured is left out.
+    """A list of figures of traffic, energy, delay, wall time and diagnostics of the runs in ``series``.
 
-    Of a single run, what grows evenly or stays the same is left out too: `even_costs_table` has it.
+    What was not measured is left out. Of a single run, what grows evenly or stays the same is left out too:
+    `even_costs_table` has it.
     """
     joules = energy_units(series)
     figures = [
@@ -158,8 +170,9 @@ def _what_noise_follows(series: Sequence[Series]) -> str:
 
 
 def _energy_unit_note(series: Sequence[Series]) -> str:
-    """A sentence that energy has no joules, for runs whose radio is given by gains (docs/radio.md); else
-    "".
+    """A sentence that energy has no joules, where every radio is given by gains (docs/radio.md); else "".
+
+    It stands after a space.
     """
     if {radio_model(one.first.spec_dict) for one in series} != {"gains"}:
         return ""
@@ -181,9 +194,15 @@ def _cost_figure(
 ) -> Figure | None:
     """Curves over rounds of metrics ``columns``; ``None`` where none was measured or no spec asks for them.
 
+    ``None``, too, where totals or `even_costs_table` say it all.
+
     Args:
+        series: the runs of the page.
+        columns: of the metrics.
+        title: of the figure.
         units: (size, name), smallest first, of which one that fits is taken.
         kind: name of the figure for style sheets.
+        caption: of the figure.
         cumulative: add up over the rounds.
     """
     found = [
@@ -240,11 +259,10 @@ _COST_MEASURES = (
 
 
 def accuracy_vs_cost_figures(series: Sequence[Series]) -> list[Figure]:
-    """A figure of the headline score against every cost that was measured, over the runs in ``series`` that
-    have evaluations.
+    """A list of figures of the headline score against every cost that was measured, over ``series``.
 
-    Costs that grow evenly, by the same in every run, are left out: their figures would be that of accuracy
-    over rounds with another axis.
+    Only runs with evaluations are drawn. Costs that grow evenly, by the same in every run, are left out:
+    their figures would be that of accuracy over rounds with another axis.
     """
     unasked = set(unasked_columns(series))
     asked = [kind for kind in _COST_MEASURES if unasked.isdisjoint(kind.columns)]

@@ -57,14 +57,19 @@ class RunCurve(NamedTuple):
 
     @property
     def released(self) -> BoolArray:
-        """A mask ``[rounds]`` of the values that are of released models; all, where the curve is not over
-        rounds.
+        """A mask ``[rounds]`` of the values that are of released models.
+
+        All are, where every round releases, or the curve is not over rounds.
         """
         return np.asarray((self.curve.rounds % self.every == 0) | (self.every == 1))
 
     @property
     def last(self) -> float:
-        """The value in the last round of the curve, the mean over seeds."""
+        """The value in the last round of the curve, the mean over seeds.
+
+        Raises:
+            IndexError: the curve is empty.
+        """
         return float(self.curve.mean[-1])
 
 
@@ -112,8 +117,9 @@ def curve_figure(
 
 
 def _run_curve(number: int, one: Series, column: str) -> RunCurve:
-    """The curve of an accuracy or another score of a run: models that are not released are dots, and of many
-    values that jump the line is a running mean.
+    """The curve of a score of a run, as it is drawn.
+
+    Models that are not released are dots, and of many values that jump the line is a running mean.
     """
     every, over = rounds_to_a_release(one), values_drawn_as_mean(one, column)
     return RunCurve(number, one.name, one.curve(column), every=every, over=over)
@@ -147,7 +153,8 @@ def _note_on_dots(series: Sequence[Series]) -> str:
 def score_figures(series: Sequence[Series], twin: Series | None = None) -> list[Figure]:
     """The headline score over rounds: a figure for each score and data set, of the runs judged by it.
 
-    ``twin``: a run without noise that is otherwise the single run of ``series``; it is dashed.
+    [] where no run measured any. ``twin``: a run without noise that is otherwise the single run of
+    ``series``; it is dashed.
     """
     drawn: list[tuple[Headline, str, list[RunCurve], float]] = []
     for (score, data), runs in by_score_and_data(series).items():
@@ -210,8 +217,9 @@ def _score_figure(
 
 
 def _ends_in_words(score: Headline, one: RunCurve) -> str:
-    """The first and the last value of a curve in a sentence: of models that are released, where not all are;
-    the others by their range.
+    """The first and the last value of a curve in a sentence, of released models if some are not.
+
+    The others by their range.
     """
     curve = one.curve.only(one.released) if one.released.any() else one.curve
     first, last = (score.text(float(curve.mean[at])) for at in (0, -1))
@@ -275,8 +283,9 @@ def personal_figure(series: Sequence[Series], twin: Series | None = None) -> Fig
 
 
 def curve_traces(one: RunCurve) -> list[Json]:
-    """A list of Plotly traces: the band and the line of a curve, with markers if there are few rounds, and
-    dots between releases.
+    """A list of Plotly traces: the band and the line of a curve, and dots between releases.
+
+    Few rounds have markers. The band is left out where it has no width.
     """
     hue = colour(one.number)
     released = one.released

@@ -39,7 +39,10 @@ class SupernodeTerms:
 
 
 def supernode_terms(run: RunFolder) -> SupernodeTerms | None:
-    """The elections of ``run``; ``None`` if there were none, or the run is not finished."""
+    """The elections of ``run``; ``None`` if there were none, or the run is not finished.
+
+    A client that failed in office counts a term, as does the one that took its place.
+    """
     ledger: Mapping[str, Any] = run.ledger if run.finished else {}
     supernodes = ledger.get("realised", {}).get("supernodes")
     if not supernodes or not supernodes[0][0]:
@@ -88,7 +91,10 @@ def elections_table(terms: SupernodeTerms) -> str:
 
 
 def elections_summary(terms: SupernodeTerms, delta: str = "") -> str:
-    """Two sentences on what zones and elections are and on their ε; ``delta`` stands beside each ε."""
+    """Two sentences on what zones and elections are, and a third on their ε where it is known.
+
+    ``delta``: text that stands beside each ε.
+    """
     said = (
         "A zone is an edge with its devices. An elected device receives the sum of its zone and so becomes "
         "an observer of the zone. "
@@ -106,7 +112,8 @@ def elections_summary(terms: SupernodeTerms, delta: str = "") -> str:
 
 
 def elections_figure(series: Sequence[Series]) -> Figure | None:
-    """Numbers of devices by terms served, beside what uniform elections expect, of the runs in ``series``;
+    """Numbers of devices by terms served, beside what uniform elections expect, of the runs in ``series``.
+
     ``None`` without elections.
     """
     found = [(one, terms) for one in series if (terms := supernode_terms(one.first)) is not None]

@@ -47,10 +47,10 @@ class _EpsilonLine(NamedTuple):
 
 
 def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
-    """A list of figures of the ε spent so far over rounds, one for each kind of unit and relation, with a
-    line for every run of ``series`` and watched observer.
+    """A list of figures of the ε spent so far over rounds, one for each kind of unit and relation.
 
-    Empty without any finite ε. Infinite values are drawn in a strip above the finite ones.
+    A figure has a line for every run of ``series`` and watched observer. Infinite values are drawn in a strip
+    above the finite ones. [] without any finite ε.
     """
     lines = [
         _EpsilonLine(
@@ -86,7 +86,10 @@ def epsilon_figures(series: Sequence[Series]) -> list[Figure]:
 
 
 def endless_observers(one: Series) -> list[str]:
-    """A list of the watched observers towards whom the worst unit of a run never has a finite ε."""
+    """A list of the watched observers towards whom the worst unit of a run never has a finite ε.
+
+    Names are as in ``watch``, such as ``cloud``; [] without any.
+    """
     curves = {observer: one.worst(EPSILON_PREFIX + observer)[1] for observer in one.observers}
     return [observer for observer, values in curves.items() if len(values) and np.isinf(values).all()]
 
@@ -254,8 +257,9 @@ def _epsilon_traces(lines: Sequence[_EpsilonLine], *, several: bool) -> list[Jso
 
 
 def _epsilon_layout(lines: Sequence[_EpsilonLine], data: Sequence[Mapping[str, Any]]) -> Json:
-    """Plotly's layout: a y axis for finite values and, where traces ``data`` have any, a strip for
-    infinite ones.
+    """Plotly's layout: a y axis for finite values, and a strip above it for infinite ones, if there are any.
+
+    ``data``: the traces of ``lines``.
     """
     finite = [float(v) for line in lines for v in (*line.values, line.budget) if math.isfinite(v)]
     infinite = sum(bool(np.isinf(line.values).any()) for line in lines)

@@ -85,29 +85,33 @@ class Figure:
 
 
 def colour(index: int) -> str:
-    """The hexadecimal colour of the ``index``-th run or observer; colours repeat after a while."""
+    """The hexadecimal colour of the ``index``-th run or observer, from 0; after seven they repeat."""
     return PALETTE[index % len(PALETTE)]
 
 
 def transparent(hex_colour: str, alpha: float) -> str:
-    """The colour ``hex_colour`` (``#rrggbb``) as CSS ``rgba(...)`` with opacity ``alpha``, from 0 to 1."""
+    """The colour ``hex_colour`` (``#rrggbb``) as CSS ``rgba(...)`` with opacity ``alpha``, from 0 to 1.
+
+    ``transparent("#0072B2", 0.5)`` is ``rgba(0,114,178,0.5)``.
+    """
     red, green, blue = (int(hex_colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{alpha})"
 
 
 def epsilon_shade(epsilon: float, ends: tuple[float, float] = EPSILON_ENDS) -> float:
-    """The place of ``epsilon`` on the colour scale: its logarithm to base 10, cut to ``ends`` (two ε); NaN
-    for NaN.
+    """The place of ``epsilon`` on the colour scale: its logarithm to base 10, cut to ``ends``.
+
+    ``ends`` are logarithms, too. NaN for NaN; an infinite ε has the upper end, and 0 the lower.
     """
     low, high = ends
     return min(max(math.log10(max(epsilon, 1e-9)), low), high)
 
 
 def epsilon_ends(values: Iterable[float]) -> tuple[float, float]:
-    """The two ends of a colour scale for one figure: the least and largest positive, finite ε in ``values``
-    where these cover less than a decade.
+    """The two ends of a colour scale for one figure, as logarithms to base 10.
 
-    `EPSILON_ENDS` where they cover more, or are all alike.
+    They are of the least and the largest positive, finite ε in ``values`` where these cover less than a
+    decade; `EPSILON_ENDS` where they cover more, are all alike, or there are none.
     """
     known = [math.log10(value) for value in values if 0 < value < math.inf]
     if not known or not 0.005 < max(known) - min(known) < 1:
@@ -116,7 +120,7 @@ def epsilon_ends(values: Iterable[float]) -> tuple[float, float]:
 
 
 def epsilon_bar(ends: tuple[float, float], *, from_zero: bool = False) -> Json:
-    """The colour bar of a scale with these ``ends``.
+    """The colour bar of a scale with these ``ends``, logarithms to base 10.
 
     ``from_zero``: the lower end is the colour of ε = 0.
     """
@@ -136,7 +140,10 @@ def _tick_text(value: float) -> str:
 
 
 def ink_on(shade: float) -> str:
-    """The one of `INKS` with the larger contrast to a ``shade`` of the common scale (`epsilon_shade`)."""
+    """The one of `INKS` with the larger contrast to a ``shade`` of the common scale.
+
+    ``shade``: from `epsilon_shade` with `EPSILON_ENDS`.
+    """
     low, high = EPSILON_ENDS
     place = (shade - low) / (high - low)
     upper = next(n for n, (at, _) in enumerate(EPSILON_SCALE) if at >= place or at == 1.0)
@@ -154,19 +161,24 @@ def _channels(hex_colour: str) -> list[float]:
 
 
 def needs_log_axis(values: Iterable[float]) -> bool:
-    """Whether the positive, finite values span more than a factor of 30."""
+    """Whether the positive, finite values span more than a factor of 30; False if there are none."""
     positive = [v for v in values if v > 0 and math.isfinite(v)]
     return bool(positive) and max(positive) > 30 * min(positive)
 
 
 def spread_widely(epsilons: Sequence[float]) -> bool:
-    """Whether ε of points differ so much that each doubling is a step of the axis: by a factor of 3."""
+    """Whether the largest of these positive ε is at least 3 times the smallest; False if there are none.
+
+    Their axis is then logarithmic.
+    """
     return bool(epsilons) and max(epsilons) >= _SPREAD * min(epsilons)
 
 
 def log_axis(values: Iterable[float]) -> Json:
-    """A logarithmic Plotly axis that contains the positive, finite ``values``, with ticks at round
-    numbers.
+    """A logarithmic Plotly axis that contains the positive, finite ``values``, with ticks at round numbers.
+
+    Raises:
+        ValueError: no value is positive and finite.
     """
     positive = [v for v in values if v > 0 and math.isfinite(v)]
     low, high = math.log10(min(positive)), math.log10(max(positive))
@@ -183,7 +195,8 @@ def log_axis(values: Iterable[float]) -> Json:
 def ticks_at_points(values: Sequence[float], limits: Sequence[float], *, is_log: bool) -> Json:
     """Plotly ticks at the ε of all points, where their labels have room; {} where they have not.
 
-    ``limits``: of the axis, logarithms to base 10 if ``is_log``.
+    ``limits``: of the axis, logarithms to base 10 if ``is_log``. Labels are ε rounded up, and those that are
+    written alike share a tick.
     """
     shown = {text.epsilon(value): value for value in sorted(values)}
     places = [math.log10(value) if is_log else value for value in shown.values()]
@@ -194,8 +207,9 @@ def ticks_at_points(values: Sequence[float], limits: Sequence[float], *, is_log:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """A list of 1, 2 and 5 times the powers of ten, between ``low`` and ``high``; of the powers alone where
-    that makes more than nine.
+    """A list of 1, 2 and 5 times the powers of ten, between ``low`` and ``high``, which are positive.
+
+    Of the powers alone where that makes more than nine.
     """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1, 2, 5), (1,)):
@@ -207,13 +221,14 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def tick_label(value: float) -> str:
-    """``value`` as the text of a tick, without trailing zeros."""
+    """``value`` as the text of a tick, without trailing zeros: ``0.5``, ``1e6``."""
     return f"{value:g}" if 1e-3 <= value < 1e5 else text.number(value)
 
 
 def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
-    """A Plotly axis with ``title`` for the ε ``values``; logarithmic if the positive, finite ones span more
-    than a factor of 30.
+    """A Plotly axis with ``title`` for the ε ``values``; infinite ones are left aside.
+
+    It is logarithmic if the positive, finite ones span more than a factor of 30, else it begins at 0.
     """
     known = list(values)
     return {"title": {"text": title}, "rangemode": "tozero"} | (
@@ -222,8 +237,10 @@ def epsilon_axis(values: Iterable[float], title: str = "ε") -> Json:
 
 
 def epsilon_point_axis(values: Sequence[float], title: str) -> Json:
-    """A Plotly axis for the positive, finite ε of points, with a tick at each where labels have room;
-    logarithmic where they are spread widely.
+    """A Plotly axis with ``title`` for the positive, finite ε of points.
+
+    Where they are spread widely (`spread_widely`) it is logarithmic, with a tick at each point if the labels
+    have room. Otherwise it is that of `epsilon_axis`.
     """
     if not spread_widely(values):
         return epsilon_axis(values, title)
@@ -233,7 +250,7 @@ def epsilon_point_axis(values: Sequence[float], title: str) -> Json:
 
 
 def round_axis(rounds: Iterable[float]) -> Json:
-    """A Plotly x axis from the first round to the last; with few rounds, a tick for each."""
+    """A Plotly x axis from the first round to the last; with at most ten rounds, a tick for each."""
     known = list(rounds)
     axis: Json = {"title": {"text": "round"}, "tickformat": "d"}
     if not known:
@@ -259,7 +276,7 @@ def over_legend(height: int, data: Sequence[Mapping[str, Any]], y: float = -0.24
 
 
 def line_mode(rounds: Sequence[float] | np.ndarray[Any, Any]) -> str:
-    """Plotly's mode of a line over ``rounds``: with markers if there are at most 30."""
+    """Plotly's mode of a line over ``rounds``: ``lines+markers`` if there are at most 30, else ``lines``."""
     return "lines+markers" if len(rounds) <= 30 else "lines"
 
 
@@ -292,10 +309,9 @@ class BoundingLine(NamedTuple):
 
 
 def evenly_spaced_rows(*columns: np.ndarray[Any, Any], most: int = 50) -> list[tuple[float, ...]]:
-    """A list of the rows of equally long ``columns``; if they are more than ``most``, that many evenly spaced
-    ones.
+    """A list of the rows of equally long ``columns``; of more than ``most`` that many, evenly spaced.
 
-    The first and the last row are always among them.
+    The first and the last row are always among them. [] of empty columns.
     """
     count = len(columns[0])
     kept = range(count) if count <= most else np.unique(np.linspace(0, count - 1, most).round().astype(int))

@@ -59,10 +59,16 @@ def guarantees_html(
     *,
     controlled: bool,
 ) -> str:
-    """HTML of the matrix: drawn, or one sentence and a folded table where all cells have the same finite ε;
+    """HTML of the matrix: drawn, or one sentence and a folded table where all cells have one finite ε.
+
     "" where the run has no guarantees.
 
-    ``place``: puts a figure on the page; the others as of `heatmap_figure`.
+    Args:
+        matrix: of the guarantees.
+        delta: of every ε.
+        device: what a device is called.
+        place: puts a figure on the page and returns its HTML.
+        controlled: as of `heatmap_figure`.
     """
     figure = heatmap_figure(matrix, delta, device, controlled=controlled)
     if figure is None:
@@ -123,7 +129,10 @@ def heatmap_figure(
 
 
 def matrix_as_list(matrix: Matrix) -> str:
-    """The cells as HTML lists, for narrow screens: ε towards each observer, of every class of units."""
+    """The cells as HTML lists, for narrow screens: ε towards each observer, of every class of units.
+
+    The first `MOST_OPEN` classes are open, the others folded.
+    """
     parts = []
     for r, (title, detail, cells) in enumerate(rows_in_words(matrix)):
         said = f"<p>{text.escape(detail)}</p>" if detail else ""
@@ -136,7 +145,11 @@ def matrix_as_list(matrix: Matrix) -> str:
 
 
 def rows_in_words(matrix: Matrix) -> list[tuple[str, str, list[tuple[str, str]]]]:
-    """For each class of units its title, its detail, and ε towards each observer: title and value."""
+    """For each class of units its title, its detail, and pairs (title of an observer, ε as text).
+
+    Observers without a cell in the row are left out; ε without a guarantee is ``∞ (no guarantee)`` or
+    `BY_TRUST`.
+    """
     return [
         (
             row.title,
@@ -152,7 +165,7 @@ def rows_in_words(matrix: Matrix) -> list[tuple[str, str, list[tuple[str, str]]]
 
 
 def _cell_in_words(cell: Cell) -> str:
-    """The ε of a cell as text; where there is none, whether the observer is trusted."""
+    """The ε of a cell as text: ``8``, ``∞ (no guarantee)``, or `BY_TRUST` if the observer is trusted."""
     if cell.epsilon < math.inf:
         return text.epsilon(cell.epsilon)
     return BY_TRUST if cell.trusts_all else "∞ (no guarantee)"
@@ -188,8 +201,9 @@ def _meaning_of_empty_cells(matrix: Matrix) -> str:
 
 
 def _heatmap_traces(matrix: Matrix, delta: float) -> list[Json]:
-    """Plotly heatmaps: finite ε on the colour scale, a trace for each ink of digits; without a guarantee red,
-    or grey if trusted.
+    """Plotly heatmaps of the cells: finite ε on the colour scale, a trace for each colour of digits.
+
+    Cells without a guarantee are red, or grey where the observer is trusted, in a trace of their own.
     """
     width = len(matrix.columns)
     common: Json = {"type": "heatmap", "x": list(range(width)), "y": list(range(len(matrix.rows)))}
@@ -227,7 +241,7 @@ def _shade_in_ink(ink: str, cell: Cell) -> float | None:
 def _heatmap_layout(matrix: Matrix, columns: Sequence[str], *, upright: bool) -> Json:
     """Plotly's layout of the matrix, with titles of ``columns`` above and of rows at the left.
 
-    ``upright``: turn the titles of columns.
+    ``upright``: whether the titles of columns are horizontal; else they are turned by 90°.
     """
     rows = len(matrix.rows)
     axis = {"showgrid": False, "zeroline": False, "automargin": True, "fixedrange": True, "ticks": ""}
@@ -277,13 +291,13 @@ def _what_is_charged(row: Guarantee) -> tuple[str, str, str]:
 def in_words(name: str) -> str:
     """What a bound, a method or a relation of neighbours means, by the ``name`` that files give it.
 
-    A name without words is returned as it is.
+    ``pld`` is "on a grid, rounded up". A name without words is returned as it is.
     """
     return _IN_WORDS.get(name, name)
 
 
 def _heatmap_cells(matrix: Matrix, delta: float, colour_of: Callable[[Cell], float | None]) -> Json:
-    """``z``, ``text`` and ``customdata`` of a Plotly heatmap for all cells.
+    """``z``, ``text`` and ``hovertext`` of a Plotly heatmap for all cells, each ``[rows][columns]``.
 
     ``colour_of``: the value of a cell on the colour scale; a cell is left blank where it is ``None``.
     """

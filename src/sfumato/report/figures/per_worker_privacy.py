@@ -31,7 +31,7 @@ _MODELS: tuple[tuple[Literal[1, 2], str], ...] = (
 
 
 class _RoundSpread(NamedTuple):
-    """ε over workers after one round, under one threat model."""
+    """ε over workers after one round, under one threat model; `_spread` says when it is ∞ or NaN."""
 
     round_number: int  # from 1
     least: float  # ε of the best protected worker; see `_spread`
@@ -130,7 +130,8 @@ def _layout(last_round: int, finite: Sequence[float], message: str) -> Json:
 def _rounds_shown(run: GroupedRun) -> list[int]:
     """Rounds (from 1) with the last one: at most twelve, and the rounds before and after merging.
 
-    Fewer with sampling, where ε takes long to compute; there and where groups merge often, some of these.
+    Fewer with sampling, where ε takes long to compute; there and where groups merge often, some of these. []
+    without rounds.
     """
     rounds, every = run.releases.rounds, run.releases.merge_every
     if run.plan.is_sampled:
@@ -185,6 +186,7 @@ def _epsilon_band(drawn: Sequence[_RoundSpread], name: str, hue: str) -> list[Js
     common: Json = {"type": "scatter", "legendgroup": name, "mode": "lines", "hovertemplate": "%{text}"}
 
     def line(what: str, values: list[float], look: Json) -> Json:
+        """The trace of ``values`` by round; ``look``: further properties."""
         path = BoundingLine.of(rounds, values)
         points = {"x": path.rounds, "y": path.values, "text": list(map(text.epsilon, path.values))}
         marker = {"marker": {"color": hue, "size": 6, "opacity": path.opacity}}

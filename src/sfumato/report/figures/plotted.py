@@ -18,7 +18,12 @@ _HEIGHT = 380
 def plotted_runs(folders: Sequence[Path]) -> go.Figure:
     """A Plotly figure of the score over rounds and, where a watched ε is finite, of ε over rounds.
 
-    ``folders``: run folders; folders of the seeds of one run are drawn as one run.
+    ``folders``: run folders; folders of the seeds of one run are drawn as one run. Titles name the observers
+    towards whom ε is infinite, which is not drawn.
+
+    Raises:
+        SpecError: no folder was given, or one of them is not a run.
+        RunError: a run is damaged.
     """
     series = load_series(folders)
     figures = [*score_figures(series), *epsilon_figures(series)]

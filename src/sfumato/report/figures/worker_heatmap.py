@@ -36,9 +36,9 @@ BUTTONS: Json = {
 
 
 def workers_html(run: GroupedRun, place: Callable[[Figure], str]) -> str:
-    """HTML of ε between any two workers: the figure, or a table where it would have one colour.
+    """HTML of ε between any two workers: the figure, or a folded table where it would have one colour.
 
-    ``place``: puts a figure on the page.
+    It would where every finite ε is 100 or more. ``place``: puts a figure on the page and returns its HTML.
     """
     pairs = pairs_of_cells(run)
     known = [pair.epsilon for row in pairs for pair in row if pair is not None]
@@ -57,7 +57,7 @@ def workers_html(run: GroupedRun, place: Callable[[Figure], str]) -> str:
 def worker_heatmap_figure(run: GroupedRun, pairs: Pairs) -> Figure:
     """A heatmap of ε for every ordered pair of workers; buttons switch to the ε that papers claim.
 
-    ``pairs``: of all its cells.
+    Of many workers one for every set of groups. ``pairs``: of all its cells, from `pairs_of_cells`.
     """
     workers = run.drawn_workers.tolist()
     views = ["rigorous", *run.claims]
@@ -100,9 +100,9 @@ def _has_zero(arrays: Mapping[str, Any]) -> bool:
 
 
 def _colour_ends(arrays: Mapping[str, Any]) -> tuple[float, float]:
-    """Ends of the colour scale, by exact ε; it begins lower if some ε are 0, so that these look different.
+    """Ends of the colour scale, as logarithms to base 10, by exact ε; lower if some ε are 0.
 
-    ``arrays``: ε of all pairs, exact (``rigorous``) and by each claim.
+    ε = 0 then has a colour of its own. ``arrays``: ε of all pairs, exact (``rigorous``) and by each claim.
     """
     low, high = epsilon_ends(arrays["rigorous"].flat)
     if (low, high) == EPSILON_ENDS or not _has_zero(arrays):
@@ -183,7 +183,10 @@ def _layout(
 
 
 def pairs_of_cells(run: GroupedRun) -> Pairs:
-    """The pair of every cell of the heatmap."""
+    """The pair of every cell of the heatmap, by target and observer, in the order of the drawn workers.
+
+    ``None`` on the diagonal, unless a cell stands for several workers: then it is that of two of these.
+    """
     workers = run.drawn_workers.tolist()
     return [[_pair_of_cell(run, unit, observer) for observer in workers] for unit in workers]
 
@@ -210,6 +213,7 @@ def _epsilon_array(pairs: Pairs, view: str) -> Any:
     """
 
     def value(pair: WorkerPair | None) -> float:
+        """ε of a pair in this view; NaN where there is none."""
         if pair is None:
             return math.nan
         return pair.epsilon if view == "rigorous" else pair.claimed.get(view, math.nan)
@@ -240,7 +244,7 @@ def _heatmap_cells(z: Any, epsilons: Any, pairs: Pairs, view: str) -> Json:
 
 
 def _worker_title(run: GroupedRun, worker: int) -> str:
-    """The title of a worker with its groups, and how many workers are like it."""
+    """The title of a worker with its groups, ``3 (in groups 0 and 1)``, and how many workers are like it."""
     groups = run.groups_of(worker)
     listed = text.join_names(list(map(str, groups)), 6)
     size = int(run.releases.kinds.size[run.releases.kinds.of[worker]])
@@ -273,7 +277,7 @@ def _range_as_text(z: Any) -> tuple[str, str]:
 
 
 def _ticks(count: int) -> list[int]:
-    """Positions of about 20 ticks or fewer on an axis of ``count`` rows."""
+    """Positions, from 0, of at most 20 ticks on an axis of ``count`` rows; every 50th of more than 1,000."""
     step = next(s for s in (1, 2, 5, 10, 20, 50) if count / s <= 20 or s == 50)
     return list(range(0, count, step))
 

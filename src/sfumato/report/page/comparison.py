@@ -78,8 +78,9 @@ def best_runs(series: Sequence[Series], summaries: Sequence[Summary]) -> list[st
 
 
 def _beside_best(score: Headline, runs: Sequence[tuple[Series, Summary]], best: int) -> str:
-    """Sentences, each after a space, on how much worse than the ``best`` run the others are by ``score``, and
-    of which this may be chance.
+    """Sentences, each after a space, on how much worse than the ``best`` run the others are by ``score``.
+
+    They tell those apart of which this may be chance. ``best``: its place in ``runs``.
     """
     near, worse = [], []
     for run in (run for place, run in enumerate(runs) if place != best):
@@ -96,8 +97,9 @@ def _beside_best(score: Headline, runs: Sequence[tuple[Series, Summary]], best: 
 
 
 def _price(one: Series) -> str:
-    """A clause, after a comma, on the ε of a run and on the observers towards whom it has none; "" without
-    guarantees.
+    """A clause, after a comma, on the ε of a run and on the observers towards whom it has none.
+
+    "" of a run without guarantees.
     """
     rows = [row for run in one.runs for row in of_main_unit(run.privacy.guarantees)]
     finite = [row.epsilon for row in rows if row.epsilon < math.inf]
@@ -115,7 +117,10 @@ def _observers_of(one: Series) -> list[tuple[tuple[ObserverKind, ...], str]]:
 
 
 def _without_guarantee(one: Series) -> list[str]:
-    """The observers towards whom some units of a run have no guarantee, each with how many and why."""
+    """The observers towards whom some units of a run have no guarantee, each with how many and why.
+
+    Such as "the cloud", or "its own edge for 25 of 50 devices (trusted)"; [] if there are none.
+    """
     return [
         f"{words}{found.partition('∞')[2].replace('; ∞', ' and')}"
         for kinds, words in _observers_of(one)
@@ -124,7 +129,7 @@ def _without_guarantee(one: Series) -> list[str]:
 
 
 def _rounds_in_words(one: Series, summary: Summary) -> str:
-    """How many rounds a run has done; with adaptive control also that this chose how many."""
+    """How many rounds a run has done, as text; with adaptive control also that this chose how many."""
     chosen = " (as many as adaptive control chose)" if one.first.spec_dict.get("control") else ""
     return f"{text.whole(summary.rounds)}{chosen}"
 
@@ -161,7 +166,7 @@ def _endless(row: Guarantee, trusted: bool) -> bool:
 
 
 def _told_towards(one: Series, *kinds: ObserverKind) -> str:
-    """`_towards`; the ε of adaptive control are named budgets."""
+    """`_towards`, with "(budget)" behind a finite ε of a run with adaptive control."""
     said = _towards(one, *kinds)
     if not one.first.spec_dict.get("control") or not said[0].isdigit():
         return said
@@ -170,10 +175,10 @@ def _told_towards(one: Series, *kinds: ObserverKind) -> str:
 
 
 def largest_epsilons_in_words(series: Sequence[Series]) -> list[str]:
-    """Sentences on the largest finite ε of every run in ``series`` and towards whom it is; empty for many
-    runs.
+    """Sentences on the largest finite ε of every run in ``series`` and towards whom it is.
 
-    They also say who has none (∞). Runs of which the same is said but for the value share one sentence.
+    They also say who has none (∞). Runs of which the same is said but for the value share one sentence. [] of
+    more than `_MOST_IN_WORDS` runs.
     """
     if len(series) > _MOST_IN_WORDS:
         return []
@@ -241,7 +246,7 @@ def _of_whole_devices(one: Series, unit: str) -> list[str]:
 
 
 def _failed_claim(one: Series) -> list[str]:
-    """A sentence on the claims of each published source that do not hold; [] where all do."""
+    """A sentence for each published source of which some claims do not hold; [] where all do."""
     said = []
     for source, about in by_source(one.first.privacy.claims).items():
         failed = sorted({claim.claimed_epsilon for claim in about if not claim.holds})

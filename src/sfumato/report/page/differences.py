@@ -149,7 +149,7 @@ def _target_title(series: Sequence[Series]) -> str:
 
 
 def _target_in_words(noise: Mapping[str, Any]) -> str:
-    """The ε that noise was sized for."""
+    """The ε that noise was sized for, as text; "not set" where it was stated in another way."""
     asked = noise.get("calibrated_from") or noise
     if asked.get("epsilon") is None:
         return _NOT_SET
@@ -158,7 +158,10 @@ def _target_in_words(noise: Mapping[str, Any]) -> str:
 
 
 def _multipliers_in_words(one: Series) -> str:
-    """Who adds noise by which multipliers, those of every aggregation; and what control made of them."""
+    """Who adds noise by which multipliers, those of every aggregation; and what control made of them.
+
+    "none" without noise, "none of its own" where only the receiver's noise is there.
+    """
     spec = one.first.spec_dict
     if noise_section_of(spec).get("kind", "none") == "none":
         return "none"

@@ -211,8 +211,10 @@ def _answers_html(one: Series, summary: Summary, matrix: Matrix, twin: Series | 
 
 
 def _worth_html(one: Series, twin: Series | None) -> tuple[list[str], str]:
-    """Sentences on what noise costs a run in its score, and HTML of folded commands that tell it where it is
-    not known; "" where it is. Nothing of a run with control, of which `_control_lead` says it.
+    """Sentences on what noise costs a run in its score, and HTML of commands that tell it where unknown.
+
+    The HTML, which is folded, is "" where it is known. Both are empty of a run with control, of which
+    `_control_lead` says it. ``twin``: the run without noise; ``None``: there is none.
     """
     known, command = cost_of_privacy_or_commands(one, twin)
     how = (
@@ -222,8 +224,9 @@ def _worth_html(one: Series, twin: Series | None) -> tuple[list[str], str]:
 
 
 def _control_lead(one: Series) -> tuple[list[str], str]:
-    """Sentences on what adaptive control saves and the noise costs a run, and HTML of folded commands that
-    tell it where it is not known; nothing without control.
+    """Sentences on what adaptive control saves and the noise costs a run, and HTML of folded commands.
+
+    The commands tell it where it is not known; else "". [] and "" without control.
     """
     if not one.first.spec_dict.get("control"):
         return [], ""

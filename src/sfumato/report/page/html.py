@@ -37,8 +37,10 @@ class PlacedFigures:
     placed: dict[str, Figure] = field(default_factory=dict)
 
     def place(self, figure: Figure) -> str:
-        """Add a figure to the page; returns its HTML: title, plot, caption, and a folded table of its
-        numbers.
+        """Add a figure to the page; returns its HTML: title, plot, caption, and a folded table of numbers.
+
+        A caption that another figure has is left out. The legend of a drawing of the network is a list below
+        it.
         """
         told = any(other.caption == figure.caption for other in self.placed.values())
         caption = "" if told else _captions(figure)
@@ -64,6 +66,9 @@ class PlacedFigures:
         """Data and layout of all placed figures, by the id of their HTML element, as JSON.
 
         ``<``, ``>`` and ``&`` are escaped, so that it can stand in a script element.
+
+        Raises:
+            ValueError: a number in a figure is not finite.
         """
         figures = {name: {"data": f.data, "layout": f.layout} for name, f in self.placed.items()}
         plain = json.dumps(figures, allow_nan=False, separators=(",", ":"))
@@ -82,7 +87,7 @@ def _captions(figure: Figure) -> str:
 
 
 def _without_legend(figure: Figure) -> Figure:
-    """The figure without its legend and the room for it, in place of which it has `key_of_marks`."""
+    """The figure without its legend and the room for it; `key_of_marks` stands in its place."""
     margin = figure.layout["margin"]
     height = figure.layout["height"] - margin["b"]
     return replace(figure, layout=figure.layout | {
@@ -123,14 +128,14 @@ def _drawn_mark(trace: Json) -> str:
 def render_page(
     title: str, subtitle: str, sections: Sequence[str], figures: PlacedFigures, *, shared: str | None = None
 ) -> str:
-    """A page of ``sections`` (HTML) with its figures, style and scripts inside.
+    """The HTML text of a page of ``sections`` (HTML) with its figures, style and scripts inside.
 
     Args:
         title: plain text.
         subtitle: HTML.
         sections: HTML.
         figures: the figures in the sections.
-        shared: path of the plotting script relative to the page; without it the page contains a copy.
+        shared: path of the plotting script relative to the page; ``None``: the page contains a copy.
     """
     body, drawn = "\n".join(sections), figures.json()
     script = asset("theme.js") + asset("page.js")
@@ -161,6 +166,9 @@ def share_script(sweep: Path) -> tuple[str, FileRecord]:
 
     Returns:
         Its name in the folder, and its record for the manifest.
+
+    Raises:
+        RunError: it cannot be written.
     """
     return _SHARED, write_text(sweep / _SHARED, get_plotlyjs())
 
@@ -195,7 +203,7 @@ def under_name_of_run(one: Series, series: Sequence[Series], content: str) -> st
 
 
 def bullet_list(lines: Sequence[str]) -> str:
-    """Plain lines as an HTML list."""
+    """Lines of plain text as an HTML list, with special characters escaped."""
     return "<ul>" + "".join(f"<li>{text.escape(line)}</li>" for line in lines) + "</ul>"
 
 
@@ -211,7 +219,13 @@ def placeholder(words: str) -> str:
 
 
 def asset(name: str) -> str:
-    """The text of the file ``name`` (a style, a script or the frame of the page) in this package."""
+    """The text of the file ``name`` (a style, a script or the frame of the page) in this package.
+
+    ``asset("page.css")``, for example.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
     return resources.files("sfumato.report.page").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -11,7 +11,7 @@ WHAT_NOISE_COSTS = "How to find out what the noise costs"
 
 
 def notice_html(sentence: str) -> str:
-    """A sentence as HTML of a notice."""
+    """A sentence of plain text as the HTML of a notice."""
     return f'<p class="notice">{text.escape(sentence)}</p>'
 
 
@@ -27,7 +27,13 @@ def paragraphs_html(lines: Iterable[str]) -> str:
 
 
 def commands_html(question: str, how: str, commands: str) -> str:
-    """HTML of commands that answer a question, folded, below a sentence on what they do."""
+    """HTML of shell commands that answer a question, folded, below a sentence on what they do.
+
+    Args:
+        question: HTML that is shown while it is folded.
+        how: the sentence, plain text.
+        commands: plain text.
+    """
     shown = f'<pre class="command" tabindex="0">{text.escape(commands)}</pre>'
     return f"<details><summary>{question}</summary>{paragraphs_html([how])}{shown}</details>"
 

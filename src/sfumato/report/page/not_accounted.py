@@ -27,8 +27,9 @@ _OF_RECEIVER = "In a real network the noise is the receiver's own, and nobody dr
 
 
 def seed_sentence(series: Sequence[Series]) -> list[str]:
-    """A list with the sentence that the noise of simulations follows from their seeds; empty without noise,
-    and for real parties.
+    """A list with the sentence that the noise of simulations follows from their seeds.
+
+    [] where no run of ``series`` is a simulation with noise.
     """
     simulated = [one for one in series if not one.first.deployed and has_noise(one.first.spec_dict)]
     return [noise_from_seed("this" if len(series) == 1 else "a")] if simulated else []
@@ -53,8 +54,9 @@ def _about_test_examples(series: Sequence[Series]) -> list[str]:
 
 
 def not_accounted(series: Sequence[Series]) -> list[str]:
-    """A list of sentences on what no ε of the runs in ``series`` covers, such as the seed of a simulation or
-    wall time.
+    """A list of sentences on what no ε of the runs in ``series`` covers.
+
+    Such as accuracies, the seed of a simulation, test examples and wall time; there is always at least one.
     """
     simulated = [one for one in series if not one.first.deployed]
     lines = [f"{_MEASURED} {_BY_SIMULATOR}" if simulated else _OF_MODELS]

@@ -18,6 +18,7 @@ def with_papers_explained(sections: Sequence[str]) -> list[str]:
     named: dict[str, str] = {}
 
     def linked(found: re.Match[str]) -> str:
+        """A place of a paper as a link to its entry, which is noted."""
         entry, says = entry_of(found[0])
         named.setdefault(entry, says)
         return f'<a href="#{_anchor(entry)}">{found[0]}</a>'
@@ -36,10 +37,10 @@ def with_papers_explained(sections: Sequence[str]) -> list[str]:
 
 
 def _anchor(entry: str) -> str:
-    """The id of an entry."""
+    """The id in HTML of an entry: ``paper-Thm-1-17`` of ``Thm. 1 (17)``."""
     return f"paper-{re.sub(r'[^A-Za-z0-9]+', '-', entry).strip('-')}"
 
 
 def _names(sections: Sequence[str], paper: str) -> bool:
-    """Whether a paper is named anywhere on the page."""
+    """Whether ``paper``, such as ``PFELS``, is named anywhere on the page."""
     return any(re.search(rf"(?<!\w){re.escape(paper)}(?!\w)", section) for section in sections)

@@ -21,14 +21,18 @@ _BARE = re.compile(r"\b([Tt]owards|that|like) (cloud|public)\b")
 
 
 def with_words_for_parties(sections: Sequence[str], word: str) -> list[str]:
-    """A list: the HTML ``sections`` with parties in words, and devices called ``word``, in text outside
-    ``<pre>``.
+    """A list: the HTML ``sections`` with parties in words, and devices called ``word``.
+
+    ``edge:0`` becomes "edge 0", and with the word ``site`` "device" becomes "site". Tags and ``<pre>`` stay
+    as they are.
     """
 
     def renamed(found: re.Match[str]) -> str:
+        """The word for a device, in the number and case of what was found."""
         return f"{word.capitalize() if found[1] == 'D' else word}{found[2]}"
 
     def numbered(found: re.Match[str]) -> str:
+        """A party with its number: "edge 0" for ``edge:0``."""
         in_groups = word == "worker" and found[1].lower() == "device"
         return f"{('Worker' if found[1][0] == 'D' else word) if in_groups else found[1]} {found[2]}"
 

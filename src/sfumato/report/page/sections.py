@@ -72,10 +72,9 @@ def write_report(run_folders: Sequence[str | Path], out: str | Path) -> Path:
 
 
 def write_page(series: Sequence[Series], out: Path) -> Path:
-    """Write the report of the loaded runs ``series`` to the file ``out``; in a run folder it is added to the
-    manifest.
+    """Write the report of the loaded runs ``series`` to the file ``out``; returns ``out``.
 
-    Returns ``out``.
+    In a run folder it is added to the manifest. Errors are those of `write_report` for ``out``.
     """
     add_text(out, page_of(series, out.parent))
     return out
@@ -98,9 +97,11 @@ def page_of(series: Sequence[Series], place: Path) -> str:
     first = first_screen(series, summaries, matrices, pictures, costs)
 
     def matrix_part(one: Series) -> str:
+        """HTML of the guarantees of one run."""
         return _guarantees_html(one, by_name[one.name], figures)
 
     def control_part(one: Series) -> str:
+        """HTML of what control chose in one run."""
         return _control_html(one, figures)
 
     sections = [
@@ -174,7 +175,7 @@ def _subtitle_html(series: Sequence[Series]) -> str:
 
 
 def _parties_in_words(network: Network) -> list[str]:
-    """A phrase on how many aggregators and devices there are; [] where that is not known."""
+    """A list with a phrase, such as ``5 edges, 50 devices``; [] where the network is not known."""
     shape, device = network.shape, network.device_word
     if isinstance(shape, str):
         return []
@@ -185,7 +186,7 @@ def _parties_in_words(network: Network) -> list[str]:
 
 
 def _moves_in_words(moves: Any) -> list[str]:
-    """A phrase on devices that move, with the rate if the spec gives one; [] where none does."""
+    """A list with a phrase on devices that move, with the rate if ``moves`` has one; [] where none does."""
     if not moves:
         return []
     rate = moves.get("rate") if isinstance(moves, Mapping) else None
@@ -219,7 +220,7 @@ def _section_over_rounds(series: Sequence[Series], twin: Series | None, figures:
 
 
 def _evaluated_once(series: Sequence[Series], *, with_epsilon: bool) -> list[str]:
-    """A sentence on why neither scores, nor ε where that is so too, are drawn over rounds."""
+    """A list with a sentence on why scores, and ε too if ``with_epsilon``, are not drawn over rounds."""
     rounds = {one.rounds_played for one in series}
     after = f", after round {text.whole(rounds.pop())}" if len(rounds) == 1 else ""
     what = "The model and ε were" if with_epsilon else "The model was"
@@ -384,9 +385,7 @@ def _spec_html(one: Series, series: Sequence[Series]) -> str:
 
 
 def _versions_table(series: Sequence[Series]) -> list[str]:
-    """An HTML table of package versions, with a column for each different set of them; [] if none is
-    known.
-    """
+    """A list with an HTML table of package versions, a column a set of them; [] if none is known."""
     found: dict[str, tuple[list[str], Mapping[str, Any]]] = {}
     for one in series:
         versions = one.first.spec_dict.get("versions")

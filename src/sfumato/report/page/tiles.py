@@ -40,7 +40,10 @@ def tiles_html(tiles: Iterable[Tile]) -> str:
 
 
 def epsilon_tiles_caption(one: Series, summary: Summary) -> str:
-    """The text above the tiles: of which unit and at which δ the ε are."""
+    """The text above the tiles, without a full stop: of which unit and at which δ the ε are.
+
+    ``The largest ε of a record (δ = 1e-5) towards``, which the names of tiles go on with.
+    """
     grouped = not math.isnan(summary.epsilon_peers)
     kind = kind_within_devices(one.first.privacy.guarantees) or ("worker" if grouped else "device")
     row = row_in_words(one.first.spec_dict) if kind == "record" else ""
@@ -51,6 +54,9 @@ def epsilon_tiles_caption(one: Series, summary: Summary) -> str:
 
 def epsilon_tiles(guarantees: Sequence[Guarantee], network: Network) -> list[Tile]:
     """A tile with the largest ε of the main unit for each kind of observer that there is, the far ones first.
+
+    An observer that some units trust with raw updates has two tiles. Where units are records or persons, a
+    last tile says that their own device has them. [] without guarantees.
 
     Args:
         guarantees: all rows of an account; of all seeds.
@@ -109,6 +115,10 @@ def energy_tile(one: Series, energy_j: float) -> Tile:
 
     By gains an energy has no joules. Its sum over the uses of subcarriers by all devices, divided by their
     number, is the mean power of a symbol.
+
+    Args:
+        one: the run.
+        energy_j: its total energy, in J; by gains, in units of the squared signal.
     """
     spec = one.first.spec_dict
     if radio_model(spec) == "gains":
@@ -125,15 +135,19 @@ def energy_tile(one: Series, energy_j: float) -> Tile:
 
 
 def of_which_class(score: Headline, one: Series) -> str:
-    """The words, with a space before, that name the class whose F1 ``score`` is, the second of two classes;
-    "" for other scores.
+    """The words, with a space before, that name the class whose F1 ``score`` is; "" for other scores.
+
+    It is the second of two classes: `` of ill``.
     """
     labels = list(one.test_labels or {})
     return f" of {labels[1]}" if score.column == "f1" and len(labels) == 2 else ""
 
 
 def name_of_aggregator(network: Network) -> str:
-    """What the aggregators of devices are called: masters of groups, or as the lowest tier of a tree."""
+    """What an aggregator of devices is called: "master" over groups, the lowest tier's name in a tree.
+
+    "edge" in a star, and where the network is not known.
+    """
     shape = network.shape
     if isinstance(shape, Tree):
         return shape.tiers[-1].name if shape.depth > 1 else "edge"

@@ -30,9 +30,11 @@ def noise_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
     """Who adds how much noise by a resolved spec, as a mapping for `noise_part` and for statements.
 
     ``clip`` has the clipping, with ``rounds`` where a message is an update of several; ``parties`` is a list
-    of parties with their noise multipliers by aggregating tier from the top down. They are the standard
-    deviation over the sensitivity; with ``moved_by_others``, of DP-OGL+, over the norm to which a message is
-    clipped, which is less than the sensitivity (errata O4).
+    of parties with their noise multipliers by aggregating tier from the top down, [] where none adds any.
+    They are the standard deviation over the sensitivity; with ``moved_by_others``, of DP-OGL+, over the norm
+    to which a message is clipped, which is less than the sensitivity (errata O4). ``requested`` is the noise
+    that was asked for, where it was sized by a target or formula, and ``channel`` a sentence on the
+    receiver's noise.
 
     Args:
         spec: resolved.
@@ -79,7 +81,7 @@ def training_of(spec: Mapping[str, Any], network: Network) -> dict[str, Any]:
 
 
 def sentence_of_participation(training: Mapping[str, Any]) -> str:
-    """A sentence on which devices take part in a round; ``training``: that section of a resolved spec."""
+    """A sentence on which devices take part in a round; ``training``: from `training_of`."""
     part = stated_participation(training)
     if part["kind"] == "poisson":
         rates = part.get("rates") or [part["rate"]]
@@ -101,7 +103,7 @@ def sentence_of_participation(training: Mapping[str, Any]) -> str:
 
 
 def _rounds(training: Mapping[str, Any]) -> str:
-    """Sentences on how many rounds the training has, and who takes part."""
+    """Sentences on how many rounds the training has, and who takes part; ``training``: from `training_of`."""
     if training.get("controlled"):
         return (
             "Adaptive control chooses before every round but the first how many local steps it has and how "
@@ -181,7 +183,8 @@ def _only_global(noise: Mapping[str, Any], training: Mapping[str, Any]) -> bool:
 
 
 def names_of_levels(depth: int) -> list[str]:
-    """A list with the names of the aggregations of a tree of ``depth`` tiers, from the top down: "global
-    aggregation", then those of levels below.
+    """A list with the names of the aggregations of a tree of ``depth`` tiers, from the top down.
+
+    "global aggregation", "one level below", "2 levels below" and so on.
     """
     return ["global aggregation", "one level below", *(f"{n} levels below" for n in range(2, depth))][:depth]

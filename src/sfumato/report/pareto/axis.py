@@ -30,7 +30,11 @@ _STRIP = 0.16  # of the axis, for infinities
 
 
 def title_of(name: str) -> str:
-    """The title on the page of the objective ``name``; ``epsilon:cloud`` becomes "ε towards the cloud"."""
+    """The title on the page of the objective ``name``; ``epsilon:cloud`` becomes "ε towards the cloud".
+
+    Raises:
+        KeyError: ``name`` is neither a score, an ε, an energy nor a delay.
+    """
     if name.startswith(EPSILON_PREFIX):
         return f"ε {towards_in_words(name.removeprefix(EPSILON_PREFIX))}"
     return SCORES[name].name if name in SCORES else _NAMES[name]
@@ -62,8 +66,10 @@ class ObjectiveAxis:
 
     @classmethod
     def of(cls, name: str, found: Sequence[Mean]) -> ObjectiveAxis:
-        """The axis of the objective ``name`` over all values ``found``; a strip at its end is for infinite
-        ones.
+        """The axis of the objective ``name`` over all values ``found``.
+
+        A strip at its end is for infinite ones. An energy or a delay has at least one finite value. Accuracy
+        has an axis in percent, without a strip.
         """
         size, unit = 1.0, ""
         finite = [one for one in found if math.isfinite(one.value)]
@@ -105,7 +111,7 @@ class ObjectiveAxis:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About five round numbers from ``low`` to ``high``."""
+    """About five round numbers from ``low`` to ``high``, ascending; ``low`` is smaller."""
     step = 10 ** math.floor(math.log10((high - low) / 5))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (factor * step) <= 6)
     return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]

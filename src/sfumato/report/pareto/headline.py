@@ -80,7 +80,7 @@ def headline(swept: ParetoPage) -> str:
 
 
 def _order_in_words(swept: ParetoPage, seeds: int) -> str:
-    """A sentence on how far intervals over at most ``seeds`` seeds settle an order of the points."""
+    """Sentences on how far intervals over at most ``seeds`` seeds settle an order of the points."""
     score = next((name for name in swept.measured if name in SCORES), None)
     if score and _overlap(swept.points, score):
         return (
@@ -116,7 +116,7 @@ def _is_unseen(swept: ParetoPage, place: int, score: str) -> bool:
 
 
 def _restates_target(swept: ParetoPage, name: str) -> bool:
-    """Whether the ε of every point is the target ε that is swept."""
+    """Whether the objective is an ε that equals, at every point, the target ε that is swept."""
     target = WORDS["privacy.noise.epsilon"]
     if target not in swept.keys or not name.startswith(EPSILON_PREFIX):
         return False
@@ -125,7 +125,7 @@ def _restates_target(swept: ParetoPage, name: str) -> bool:
 
 
 def _as_written(value: float) -> tuple[str, ...]:
-    """An ε as a target may be written in a spec: ``8`` or ``8.0``."""
+    """The ways in which a spec may write an ε as a target: ``8`` and ``8.0``."""
     shown = text.epsilon(value)
     return shown, f"{shown}.0"
 
@@ -138,8 +138,9 @@ def _is_bounded(point: SweptPoint) -> bool:
 
 
 def _command(swept: ParetoPage) -> str:
-    """HTML of the folded command that trains a run without noise beside the sweep; "" where none fits, or one
-    is there.
+    """HTML of the folded command that trains a run without noise beside the sweep.
+
+    "" where none fits, or such a run is there.
     """
     if not swept.silent_command:
         return ""
@@ -153,10 +154,11 @@ def _command(swept: ParetoPage) -> str:
 
 
 def _epsilons_in_words(swept: ParetoPage) -> list[str]:
-    """A sentence on what the ε of the points mean, those towards the cloud or else the first observer; of
-    records another one, on somebody with several.
+    """Sentences on what the ε of the points mean, towards the cloud or else the first observer.
 
-    Of many only the ends are told, and none of those that are large, of which a warning speaks; else [].
+    Of more than `_MOST_EPSILONS` different ε only the ends are told, and none of those that are large, of
+    which a warning speaks. Of records another sentence is on somebody with several. [] if there is nothing to
+    tell.
     """
     names = sorted(
         (name for name in swept.measured if name.startswith(EPSILON_PREFIX)),
@@ -183,7 +185,10 @@ def _clause_on_guessing(swept: ParetoPage, name: str) -> str:
 
 
 def _describe_points(swept: ParetoPage, points: Sequence[SweptPoint]) -> str:
-    """Points as text: every swept key with its values, if they are all combinations of these."""
+    """Points as text: every swept key with its values, if they are all combinations of these.
+
+    Otherwise the first of them, and how many others there are.
+    """
     values = [list(dict.fromkeys(labels)) for labels in zip(*(p.labels for p in points), strict=True)]
     if math.prod(map(len, values)) > len(points):
         others = len(points) - 1
@@ -247,8 +252,9 @@ def _trust_difference_sentence(swept: ParetoPage) -> list[str]:
 
 
 def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
-    """One sentence on what a run without noise reaches, and what noise costs each point, or that there is no
-    such run, where scores have no point without noise; else [].
+    """A list with one sentence on what a run without noise reaches, and what noise costs each point.
+
+    Without such a run it says that there is none. [] where a point has no noise, or nothing was scored.
     """
     names = [name for name in swept.measured if name.startswith(EPSILON_PREFIX)]
     known = [{value_of(point, name) for name in names} for point in swept.points]
@@ -268,8 +274,9 @@ def _sentence_on_baseline(swept: ParetoPage) -> list[str]:
 
 
 def _costs_of_points(swept: ParetoPage, score: str) -> str:
-    """A clause, after a colon, on how many points of accuracy noise costs at each of a few points; "" of
-    other scores and of many points.
+    """A clause, after a colon, on how many points of accuracy noise costs at each of a few points.
+
+    "" of other scores and of more than `_MOST_EPSILONS` points.
     """
     if score != ACCURACY or len(swept.points) > _MOST_EPSILONS:
         return ""

@@ -20,7 +20,7 @@ def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list
     """For each plane whose front bends, a sentence on the point farthest above the chord between its ends.
 
     ``planes``: pairs of objectives, (across, up). Costs are on a logarithmic scale, so that a factor of ε or
-    of energy counts the same everywhere.
+    of energy counts the same everywhere. Planes that bend at one point share the first sentence.
     """
     said: list[str] = []
     at: list[SweptPoint] = []
@@ -37,8 +37,9 @@ def knee_sentences(swept: ParetoPage, planes: Sequence[tuple[str, str]]) -> list
 
 
 def _place_of_knee(front: _Front) -> int | None:
-    """Index in the front of the point farthest above the chord; ``None`` for short or nearly straight
-    fronts.
+    """Index in the front of the point farthest above the chord between its ends.
+
+    ``None`` for fronts of fewer than `_FEWEST` points, and nearly straight ones.
     """
     if len(front) < _FEWEST:
         return None

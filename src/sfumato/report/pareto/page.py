@@ -41,7 +41,10 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star", "x")
 
 
 def _title_of_planes(drawn: Sequence[tuple[str, str]]) -> str:
-    """The heading above the figures of ``drawn``, by what is on their axes."""
+    """The heading above the figures of ``drawn``, such as ``Accuracy against ε and costs``.
+
+    By what is on their axes.
+    """
     names = {name for plane in drawn for name in plane} - SCORES.keys()
     privacy = ["ε"] if any(name.startswith(EPSILON_PREFIX) for name in names) else []
     costs = ["costs"] if any(not name.startswith(EPSILON_PREFIX) for name in names) else []
@@ -53,7 +56,11 @@ def _title_of_planes(drawn: Sequence[tuple[str, str]]) -> str:
 
 
 def write_pareto_page(swept: ParetoPage, out: Path) -> Path:
-    """Draw ``swept`` into one self-contained HTML file; returns ``out``."""
+    """Draw ``swept`` into the file ``out``, one self-contained HTML page; returns ``out``.
+
+    Raises:
+        RunError: the page cannot be written.
+    """
     figures = PlacedFigures()
     drawn = [
         _plane_figure(swept, *plane, with_legend=number == 0) for number, plane in enumerate(planes(swept))
@@ -213,7 +220,14 @@ def _level_line(level: Mean) -> Json:
 
 @dataclass(frozen=True)
 class _MarkerStyle:
-    """Colours by values of the first key that varies, symbols by those of the second, if they are few."""
+    """Colours by values of the first key that varies, symbols by those of the second, if they are few.
+
+    Attributes:
+        keys: names of both keys.
+        at: their places among the keys of the sweep.
+        colours: by value; {} for too many values, or if no key varies.
+        symbols: by value; {} for too many values, or if no second key varies.
+    """
 
     keys: tuple[str, str]
     at: tuple[int, int]
@@ -231,11 +245,14 @@ class _MarkerStyle:
         return cls((keys[first], keys[second]), (first, second), colours, symbols)
 
     def colour(self, point: SweptPoint) -> str:
-        """The colour of a point, by its value of the first key; a neutral one if values are too many."""
+        """The colour of a point, by its value of the first key; all have one colour for too many values."""
         return self.colours.get(point.labels[self.at[0]], PALETTE[0])
 
     def symbol(self, point: SweptPoint) -> str:
-        """The symbol of a point, by its value of the second key."""
+        """The symbol of a point, by its value of the second key.
+
+        A circle if there is none, or values are too many.
+        """
         return self.symbols.get(point.labels[self.at[1]], _SYMBOLS[0])
 
     def legend(self) -> list[Json]:
@@ -270,6 +287,7 @@ def _point_marks(
     hue = look.colour(mine[0][0])
 
     def spread(axis: ObjectiveAxis) -> Json:
+        """Plotly's error bars along ``axis``; {} where no interval is known."""
         widths = [point.objectives[axis.name].half_width / axis.size for point, _ in mine]
         if all(map(math.isnan, widths)):
             return {}
@@ -277,6 +295,7 @@ def _point_marks(
         return {"type": "data", "array": known, "thickness": 1, "width": 3, "color": hue}
 
     def hover(point: SweptPoint) -> str:
+        """The text under the pointer at a point."""
         values = (f"{title_of(name)}: {describe_objective(point, name)}" for name in (y.name, x.name))
         trust = point.known_raw
         raw = [f"raw to a trusted edge: {text.plotly_label(trust)} devices"] if trust else []

@@ -78,7 +78,10 @@ class ParetoPage:
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """A tuple of the names of the objectives of which at least one point has a value."""
+        """A tuple of the names of the objectives of which at least one point has a value.
+
+        Scores come first, energy and delay last.
+        """
         names = dict.fromkeys(name for point in self.points for name in point.objectives)
         order = sorted(names, key=lambda name: (name not in SCORES, name in UNITS))
         return tuple(n for n in order if any(not math.isnan(value_of(point, n)) for point in self.points))
@@ -119,7 +122,8 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
     """Whether each point is on the Pareto front: no other is as good in every objective and better in one.
 
     A point without a value of one of the objectives is not on the front. With several seeds, means are
-    compared.
+    compared. One truth value a point, in their order; ``objectives``: names, compared as `cost_of` gives
+    them.
     """
     costs = np.array([[cost_of(point, name) for name in objectives] for point in points])
     costs = costs.reshape(len(points), len(objectives))
@@ -131,14 +135,15 @@ def pareto_front(points: Sequence[SweptPoint], objectives: Sequence[str]) -> tup
 def cost_of(point: SweptPoint, name: str) -> float:
     """The value of the objective ``name``, to be minimised: scores of which more is better change their sign.
 
-    Rounded to six significant digits: smaller differences are within the tolerance of calibration.
+    Rounded to six significant digits: smaller differences are within the tolerance of calibration. NaN where
+    it was not measured.
     """
     value = value_of(point, name)
     return float(f"{-value if is_higher_better(name) else value:.6g}")
 
 
 def is_higher_better(name: str) -> bool:
-    """Whether the objective ``name`` is a score of which more is better."""
+    """Whether the objective ``name`` is a score of which more is better; False for ε and costs."""
     return name in SCORES and SCORES[name].higher_is_better
 
 
@@ -161,8 +166,9 @@ def planes(swept: ParetoPage) -> list[tuple[str, str]]:
 
 
 def varied_objectives(swept: ParetoPage) -> list[str]:
-    """A list of names: the score, and the objectives that differ between points and do not repeat another's
-    values.
+    """A list of names: scores, and the objectives that differ between points and repeat no other's values.
+
+    All that are measured if there is only one point.
     """
     return [
         name
@@ -189,7 +195,10 @@ def _have_equal_values(point: SweptPoint, one: str, other: str) -> bool:
 
 
 def describe_objective(point: SweptPoint, name: str) -> str:
-    """The objective ``name`` of a point as text with its unit, and ± half of its 95 % interval over seeds."""
+    """The objective ``name`` of a point as text with its unit, and ± half of its 95 % interval over seeds.
+
+    The latter only where it is known; of an accuracy it is in points.
+    """
     half_width = point.objectives[name].half_width if name in point.objectives else math.nan
     if math.isnan(half_width):
         return shown_value(point, name)
@@ -198,7 +207,10 @@ def describe_objective(point: SweptPoint, name: str) -> str:
 
 
 def shown_value(point: SweptPoint, name: str) -> str:
-    """The objective ``name`` of a point as text with its unit, rounded as readers see it."""
+    """The objective ``name`` of a point as text with its unit, rounded as readers see it.
+
+    "–" of energy and delay that were not measured.
+    """
     return _objective_as_text(value_of(point, name), name)
 
 

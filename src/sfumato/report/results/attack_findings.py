@@ -47,8 +47,10 @@ class Interval(NamedTuple):
 
     @classmethod
     def of(cls, found: Mapping[str, float]) -> Interval:
-        """The estimate and its interval, from ``found``, a JSON object of an attack with ``value``, ``low``
-        and ``high``.
+        """The estimate and its interval, from ``value``, ``low`` and ``high`` of a JSON object of an attack.
+
+        Raises:
+            KeyError: one of these is missing.
         """
         return cls(float(found["value"]), float(found["low"]), float(found["high"]))
 
@@ -64,11 +66,11 @@ class AttackCurve:
         delta: of that ε.
         neighbours: of that ε.
         exceeds_bound: whether the curve is above the guarantee.
-        members: number of trials.
+        members: number of trials of members.
         others: number of trials of non-members.
         at_low_rates: the true-positive rates at 0.1 % and 1 % false positives.
         auc: the area under the curve.
-        curve: arrays ``fpr``, ``tpr``, ``tpr_low``, ``tpr_high``.
+        curve: arrays ``fpr``, ``tpr``, ``tpr_low``, ``tpr_high``, equally long, of rates from 0 to 1.
     """
 
     level: str
@@ -90,7 +92,12 @@ class AttackCurve:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> AttackCurve:
-        """The curve of ``row``, one entry of ``results`` in the JSON file of an attack."""
+        """The curve of ``row``, one entry of ``results`` in the JSON file of an attack.
+
+        Raises:
+            KeyError: something is missing.
+            ValueError, TypeError: something is of another kind.
+        """
         bound, rates = row["bound"], tuple(Interval.of(row["tpr_at"][rate]) for rate in _LOW_RATES)
         stated = float(bound["epsilon"]), float(bound["delta"]), str(bound["neighbours"])
         trials = bool(row["exceeds_bound"]), int(row["members"]), int(row["others"])
@@ -113,8 +120,12 @@ class ReconstructedImage(NamedTuple):
 
     @classmethod
     def from_dict(cls, image: Mapping[str, Any]) -> ReconstructedImage:
-        """The image of one entry of ``images`` in the file of an inversion; scores not computed are left
-        out.
+        """The image of one entry of ``images`` in the file of an inversion.
+
+        Scores that were not computed (null) are left out.
+
+        Raises:
+            KeyError: something is missing.
         """
         scores = {name: float(value) for name, value in image["scores"].items() if value is not None}
         return cls(str(image["target"]), str(image["attack"]), scores)
@@ -175,6 +186,8 @@ def attacked_run(one: Series) -> RunFolder | None:
 def observers_of(run: RunFolder) -> list[ObserverFindings]:
     """All findings of attacks and audits in a run folder by observer, in the order of their names.
 
+    [] without any.
+
     Raises:
         RunError: a file is damaged, missing, or not of this run.
     """
@@ -185,6 +198,7 @@ def observers_of(run: RunFolder) -> list[ObserverFindings]:
     names = read_network(run.spec_dict)
 
     def about(name: object) -> ObserverFindings:
+        """The findings about the observer ``name``, begun at the first."""
         return found.setdefault(str(name), ObserverFindings(str(name), names.titled(str(name))))
 
     for name in _results(run):
@@ -214,8 +228,9 @@ def observers_of(run: RunFolder) -> list[ObserverFindings]:
 
 
 def _results(run: RunFolder) -> list[str]:
-    """Paths within the run folder, ascending, of the results of attacks and audits, in it or in its
-    manifest.
+    """Paths within the run folder, ascending, of the results of attacks and audits.
+
+    They are the JSON files that are there, and those that the manifest lists.
     """
     there = {path.relative_to(run.path).as_posix() for path in (run.path / ATTACKS_FOLDER).glob("*.json")}
     listed = {name for name in run.manifest.files if name.startswith(_PLACE) and name.endswith(".json")}
@@ -272,6 +287,9 @@ def _pictures(path: Path, document: Mapping[str, Any]) -> Reconstructions:
     """The images and scores of an inversion.
 
     ``path``: the file of the attack, beside which the arrays are; ``document``: its content.
+
+    Raises:
+        ValueError: arrays are missing, or images and scores are not equally many.
     """
     with np.load(path.with_suffix(".npz"), allow_pickle=False) as file:
         names = [name for name in ("originals", "reconstructions", "guesses") if name in file]

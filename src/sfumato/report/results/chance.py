@@ -15,9 +15,13 @@ MAY_BE_CHANCE = "may be chance"
 def by_chance(accuracies: Sequence[float], count: int) -> float:
     """By how much two ``accuracies`` on ``count`` test examples may differ by the draw of the examples alone.
 
-    It is 1.96 standard errors of the difference of two shares, as if each had test examples of its own. On
-    the same examples models tend to err alike, so this bound is rather too large. Of a single share, by how
-    much one that is expected may be missed.
+    As a share. It is 1.96 standard errors of the difference of two shares, as if each had test examples of
+    its own. On the same examples models tend to err alike, so this bound is rather too large. Of a single
+    share, by how much one that is expected may be missed.
+
+    Args:
+        accuracies: one or two, from 0 to 1.
+        count: above 0.
     """
     return 1.96 * math.sqrt(sum(share * (1 - share) for share in accuracies) / count)
 
@@ -28,16 +32,18 @@ def tested_examples(one: Series, score: Headline) -> int:
 
 
 def within_chance(one: Series, score: Headline, values: Sequence[float]) -> bool:
-    """Whether two ``values`` of the score of runs on the test examples of ``one`` differ by no more than
-    `by_chance`; False where their number is not known.
+    """Whether two ``values`` of a score on the test examples of ``one`` differ by at most `by_chance`.
+
+    False where their number is not known, and of other scores than accuracy.
     """
     count = tested_examples(one, score)
     return bool(count) and abs(values[0] - values[1]) <= by_chance(values, count)
 
 
 def note_on_chance(runs: Sequence[Series], score: Headline, values: Sequence[float]) -> str:
-    """The note that two runs have one seed each, and that their difference, or that none is seen, may be
-    chance; "" with several seeds.
+    """The note that two runs have one seed each, and that what is seen may be chance; "" with several seeds.
+
+    Chance is told of accuracies within `by_chance` of each other.
 
     Args:
         runs: both.
@@ -52,8 +58,9 @@ def note_on_chance(runs: Sequence[Series], score: Headline, values: Sequence[flo
 
 
 def note_on_difference(score: Headline, one: Series, other: Series) -> str:
-    """A note, after a space, that the difference between two runs' final scores may be chance, and why; ""
-    where it is larger than that, or where chance is not known.
+    """A note, after a space, that the difference between two runs' final scores may be chance, and why.
+
+    "" where it is larger than that, or where chance is not known.
     """
     ends = [each.final(score.column) for each in (one, other)]
     values, widths = [end.value for end in ends], [end.half_width for end in ends]

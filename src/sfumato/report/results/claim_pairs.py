@@ -62,8 +62,9 @@ class PairNames(NamedTuple):
         return "" if len(about) == len(self.units) else text.join_names(list(titles), MOST_NAMED)
 
     def told_apart(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
-        """The name of each pair of ``claims``, for the axis of a figure; of pairs with the same name also
-        who the observer is.
+        """The name of each pair of ``claims``, by (unit, observer), for the axis of a figure.
+
+        Pairs that would have the same name also say who the observer is.
         """
         apart = self.observers_told_apart(claims)
         return {
@@ -72,18 +73,24 @@ class PairNames(NamedTuple):
         }
 
     def observers_told_apart(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
-        """Who the observer is, of each pair of ``claims`` whose name is that of another one, too."""
+        """Who the observer is, of each pair of ``claims`` whose name is that of another one, too.
+
+        By (unit, observer); {} where all names differ.
+        """
         named = self._named(claims)
         many = Counter(named.values())
         return {pair: self._example(pair[1]) for pair, name in named.items() if many[name] > 1}
 
     def _example(self, observer: str) -> str:
-        """A single observer in words; a device stands for all of its class."""
+        """A single observer in words, such as "edge 0"; "such as …" before a device.
+
+        A device stands for its class.
+        """
         title = self.labels.observer_title(observer)
         return f"such as {title}" if observer.startswith("device:") else title
 
     def _named(self, claims: Sequence[Claim]) -> dict[tuple[str, str], str]:
-        """The classes of the unit and of the observer of each pair of ``claims``."""
+        """By (unit, observer) of ``claims``, the classes of both: ``50 devices under edges 0–4 → cloud``."""
         return {
             (one.unit, one.observer): f"{self.labels.row(one.unit).title} → "
             f"{self.labels.column(one.unit, one.observer).title}"

@@ -132,8 +132,10 @@ def _sentences_of_source(source: str, claims: Sequence[Claim], names: PairNames)
 
 
 def _values_of_classes(claims: Sequence[Claim], names: PairNames) -> str:
-    """What is claimed and what is provable for each class of units, as text; "" but for a few classes that
-    differ in what is claimed towards one kind of observer.
+    """What is claimed and what is provable for each class of units, as text.
+
+    "" unless there are few classes, they differ in what is claimed, and the claims are towards one kind of
+    observer.
     """
     by_unit = {claim.unit: claim for claim in claims}
     differ = len({text.number(claim.claimed_epsilon) for claim in claims}) > 1

@@ -26,18 +26,21 @@ def reason_in_words(why: str) -> str:
 
 
 def claim_in_words(source: str) -> str:
-    """The source of a claim, with signs such as ε in place of the names that files write for them."""
+    """The source of a claim, with signs such as μ and × in place of the names that files write for them."""
     written = source.replace("2 pi^2 alpha/sigma^2", "2π²α/σ²").replace("mu for", "μ for")
     return written.replace(" x ", " × ")
 
 
 def formula_in_words(source: str) -> str:
-    """The formula or the rounds of a claim's source, which follow the place of the paper."""
+    """The formula or the rounds of a claim's source; the whole source where it has none.
+
+    ``counts × RDP`` of ``DP-OGL Thm. 1 (17), counts x RDP``.
+    """
     return claim_in_words(source).rpartition(", ")[2]
 
 
 def are_read_of_devices(claims: Iterable[Claim]) -> bool:
-    """Whether claims of a paper about one record are set beside the ε of whole devices."""
+    """Whether all claims are by H2FDP, which speaks of one record, and set beside the ε of whole devices."""
     return all(one.paper == "H2FDP" and one.unit.startswith("device:") for one in claims)
 
 

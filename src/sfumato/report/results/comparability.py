@@ -71,7 +71,10 @@ def notices(deltas: Iterable[float], radios: Iterable[str]) -> list[str]:
 
 
 def relation_of(one: Series) -> str:
-    """The neighbouring relation of the ε of a series, such as ``replace``; "" without guarantees."""
+    """The neighbouring relation of the ε of a series, such as ``replace``; "" without guarantees.
+
+    Of several relations all, as ``remove and replace``.
+    """
     return " and ".join(sorted({row.neighbours for row in _rows_of(one)}))
 
 
@@ -114,17 +117,14 @@ def by_score_and_data(series: Sequence[Series]) -> dict[tuple[Headline, str], li
 
 
 def on_data(series: Sequence[Series], data: str) -> str:
-    """The text `` on DATA``, with its leading space and ``data`` as DATA, if the runs in ``series`` are on
-    different data; else "".
-    """
+    """The text `` on DATA`` for ``data``, with its leading space; "" if all runs are on the same data."""
     return f" on {data}" if len({data_of(one) for one in series}) > 1 else ""
 
 
 def warnings_of_series(series: Sequence[Series]) -> list[str]:
-    """A list of sentences on all figures of ``series`` that cannot be compared: on units, relations, data,
-    then `notices`.
+    """A list of sentences on all figures of ``series`` that cannot be compared; empty where all can.
 
-    Empty where all can be compared.
+    On units, relations and data, then `notices`.
     """
     runs = [run for one in series for run in one.runs]
     deltas = [run.privacy.delta for run in runs if not math.isnan(run.privacy.delta)]
@@ -166,18 +166,18 @@ def asks_for_energy(series: Sequence[Series]) -> bool:
 
 
 def unasked_columns(series: Sequence[Series]) -> tuple[str, ...]:
-    """A tuple with the names of the metrics of energy and delay if no spec of ``series`` asks for them, so
-    that they are not shown; else empty.
+    """The names of the metrics of energy and delay if no spec of ``series`` asks for them, else ().
+
+    They are then not shown.
     """
     return () if asks_for_energy(series) else RADIO_COSTS
 
 
 def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None:
-    """The units for energies of the runs in ``series``, each (size, name), smallest first, as
-    `formatting.quantity` takes them.
+    """The units for energies of the runs in ``series``, each (size, name), smallest first.
 
-    Of joules by a link budget, of multiples of the receiver's noise by gains; ``None`` where their radio
-    models differ.
+    `formatting.quantity` takes them. Of joules by a link budget, of multiples of the receiver's noise by
+    gains; ``None`` where their radio models differ.
     """
     models = {radio_model(run.spec_dict) for one in series for run in one.runs}
     if len(models) > 1:
@@ -186,8 +186,9 @@ def energy_units(series: Sequence[Series]) -> Sequence[tuple[float, str]] | None
 
 
 def energy_text(spec: Mapping[str, Any], energy_j: float) -> str:
-    """``energy_j`` as text: joules, or relative to the receiver's noise where the radio of ``spec`` is given
-    by gains.
+    """``energy_j`` as text: joules, or multiples of the receiver's noise if the radio of ``spec`` has gains.
+
+    "–" for NaN joules.
     """
     if radio_model(spec) == "link budget":
         return text.quantity(energy_j, text.JOULES)

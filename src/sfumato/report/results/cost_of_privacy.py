@@ -35,9 +35,10 @@ _MOST_LOOKED_FOR = 4  # runs of a report, for each of which folders beside it ar
 
 
 def costs_of_noise(series: Sequence[Series]) -> list[CostOfNoise]:
-    """What each run with noise loses in its score to one of the same spec but for noise.
+    """What each run with noise loses in its score to one of the same spec but for noise, in their order.
 
-    Empty where no such two runs are among ``series``.
+    Of several such runs without noise it is the one to which most is lost. Empty where no such two runs are
+    among ``series``.
     """
     silent = [one for one in series if not has_noise(one.first.spec_dict)]
     found = []
@@ -54,7 +55,7 @@ def costs_of_noise(series: Sequence[Series]) -> list[CostOfNoise]:
 def costs_by_runs_beside(series: Sequence[Series]) -> list[CostOfNoise]:
     """`costs_of_noise`, each by a run without noise among ``series`` or else by one in a folder beside it.
 
-    In the order of ``series``.
+    In the order of ``series``; runs of which it is not known are left out.
     """
     costs = {cost.one.name: cost for cost in costs_of_noise(series)}
     lacking = [one for one in series if one.name not in costs]
@@ -83,7 +84,7 @@ class CostOfNoise(NamedTuple):
 
     @classmethod
     def of(cls, one: Series, other: Series, score: Headline) -> CostOfNoise | None:
-        """The pair; ``None`` where either has no measured value."""
+        """The pair; ``None`` where either has no measured value. Whether the specs fit is not checked."""
         over = max(values_in_mean(each, score.column) for each in (one, other))
         reached, best = (mean_in_the_end(each, score.column, over) for each in (one, other))
         measured = not (math.isnan(reached) or math.isnan(best))
@@ -91,7 +92,10 @@ class CostOfNoise(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """By how much ``one`` is better than ``other``."""
+        """By how much ``one`` is better than ``other``, as a share or in the unit of the score.
+
+        Negative where the noise costs something.
+        """
         return (self.reached - self.best) * (1 if self.score.higher_is_better else -1)
 
     @property
@@ -109,7 +113,7 @@ class CostOfNoise(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What the noise costs, both scores, and whether it may be chance."""
+        """Sentences on what the noise costs, with both scores, chance, and what clipping costs."""
         score, what = self.score, _what_costs([self])
         lost = f"{self.amount} of {score.name}{self._in_examples()}"
         cost = f"{title(what)} costs {lost}" if self.amount else f"No cost of {what} is seen"
@@ -125,8 +129,10 @@ class CostOfNoise(NamedTuple):
         )
 
     def _in_examples(self) -> str:
-        """The loss in test examples, after a space, where both accuracies are of one model on the same ones;
-        of a mean over workers' models that it is one; else "".
+        """The loss in test examples, after a space: `` (13 of 1,000 test examples)``; else "".
+
+        Only where both accuracies are of one model on the same examples. Of a mean over workers' models it
+        says that it is one.
         """
         family = self.one.network.family
         if self.score is ACCURACY and family is not None and family.devices_observe:
@@ -137,8 +143,9 @@ class CostOfNoise(NamedTuple):
         return f" ({whole(round(-self.gain * count))} of {how_many(count, 'test example')})"
 
     def _in_the_last(self) -> str:
-        """A sentence, after a space, on the last round alone, if means of several are compared and differ
-        from it; else "".
+        """A sentence, after a space, on the last round alone, where means of several rounds are compared.
+
+        "" where they are not, or are written as the last round's.
         """
         if self.over == 1:
             return ""
@@ -169,14 +176,15 @@ def several_costs_in_words(costs: Sequence[CostOfNoise]) -> list[str]:
 
 
 def _what_costs(costs: Sequence[CostOfNoise]) -> str:
-    """The noise that runs without it lack; over the air it is also that of the receiver."""
+    """What runs without noise lack, as words: "the noise", over the air also that of the receiver."""
     air = any(sends_over_the_air(each.one.first.spec_dict) for each in costs)
     return "noise, the receiver's included," if air else "the noise"
 
 
 def _clipping_left_out(costs: Sequence[CostOfNoise]) -> str:
-    """A sentence, after a space, that what clipping costs is in none of ``costs``, or that it costs nothing
-    as no run was ever clipped; "" where no run clips.
+    """A sentence, after a space, that what clipping costs is in none of ``costs``; "" where no run clips.
+
+    Where no run was ever clipped it says that clipping costs nothing.
     """
     if not any(clip_of(each.one.first.spec_dict) for each in costs):
         return ""
@@ -195,10 +203,10 @@ def _was_never_clipped(one: Series) -> bool:
 
 
 def values_in_mean(one: Series, column: str) -> int:
-    """How many last values of ``column`` to average: `OVER` for an accuracy of at least 50 values, of which
-    one alone may be chance; else 1.
+    """How many last values of ``column`` to average: `OVER` for an accuracy of at least 50 values; else 1.
 
-    Models that are not released between two rounds are no values of the same kind: 1 there.
+    One value alone may be chance. Models that are not released between two rounds are no values of the same
+    kind: 1 there.
     """
     if column != ACCURACY.column or rounds_to_a_release(one) != 1:
         return 1
@@ -227,11 +235,11 @@ def _differ_in_noise_only(one: Series, other: Series) -> bool:
 
 
 def twins_beside(series: Sequence[Series]) -> list[Series]:
-    """A list: for each run in ``series`` with noise, the most recent finished run in a folder beside it whose
-    spec differs only in having no noise.
+    """A list: for each run in ``series`` with noise, its most recent finished twin in a folder beside it.
 
-    Their names say in which folder they are. Runs without noise have none. Of many runs none is looked for,
-    as each may read many folders; what lies in one folder is read once.
+    A twin has a spec that differs only in having no noise; its name says in which folder it is. Runs without
+    noise have none. Of more than `_MOST_LOOKED_FOR` runs none is looked for, as each may read many folders;
+    what lies in one folder is read once.
     """
     if len(series) > _MOST_LOOKED_FOR:
         return []
@@ -277,6 +285,7 @@ def _finished_twin(folder: Path, series: Sequence[Series]) -> Series | None:
     """The run in a folder, if it is finished, has no noise, and a spec that trains as one of ``series``."""
 
     def trains_alike(spec: Mapping[str, Any]) -> bool:
+        """Whether ``spec`` trains as one of the runs, but for noise."""
         return any(trains_alike_but_for_noise(one.first.spec_dict, spec) for one in series)
 
     one = finished_run_in(folder, trains_alike)
@@ -324,8 +333,9 @@ def command_without_noise(one: Series, folder: Path) -> str:
 
 
 def scores_without_noise(scores: Sequence[Headline], twin: Series | None) -> list[str]:
-    """A sentence on the last ``scores`` of the run without noise, and on that of personalised models; []
-    without such a run, or where it has none of these.
+    """A list with a sentence on the last ``scores`` of the run without noise, personalised models included.
+
+    [] without such a run (``twin`` is ``None``), or where it has none of these.
     """
     if twin is None:
         return []

@@ -16,17 +16,17 @@ from sfumato.spec.load import load_spec
 
 
 def protocol_warnings(spec: Mapping[str, Any]) -> list[str]:
-    """A list; for DP-OGL+ with one text: whom it protects from whom, and which protocol to use instead. Else
-    empty.
+    """A list; for DP-OGL+ with one text: whom it protects from whom, and which protocol to use instead.
 
-    ``spec``: resolved.
+    [] for other protocols, and if every round releases. ``spec``: resolved.
     """
     return [DP_OGL_PLUS] if _interval(spec) > 1 else []
 
 
 def lead_of_run(run: RunFolder) -> list[str]:
-    """A list; for a run of DP-OGL+ with a verdict on its protection and the ε of the sound protocol DP-OGL.
-    Else empty.
+    """A list; for a run of DP-OGL+ with a verdict on its protection and the ε of the sound protocol.
+
+    That is dp-ogl-local with the run's settings. [] where `protocol_warnings` has nothing.
     """
     if not protocol_warnings(run.spec_dict):
         return []
@@ -61,8 +61,9 @@ def rounds_to_a_release(one: Series) -> int:
 
 
 def note_between_releases(series: Sequence[Series]) -> str:
-    """A sentence, after a space, on those rounds of ``series`` whose models have no noise and are not
-    released; else "".
+    """A sentence, after a space, on rounds whose models have no noise and are not released; else "".
+
+    ``series``: at least one.
     """
     every = max(rounds_to_a_release(one) for one in series)
     if every == 1:

@@ -26,10 +26,9 @@ _EQUAL = 0.0005  # of a ratio, that a percentage with one decimal does not show
 
 
 def effect_of_control(one: Series) -> list[str]:
-    """A list of sentences on what a run with adaptive control saves against the same run without, and on what
-    noise costs there.
+    """A list of sentences on what a run with control saves against the same without, and what noise costs.
 
-    Empty where no finished run without control lies beside it.
+    [] where no finished run without control lies beside it.
     """
     other = _without_control_beside(one)
     if other is None:
@@ -45,8 +44,9 @@ def effect_of_control(one: Series) -> list[str]:
 
 
 def effects_among(series: Sequence[Series]) -> list[str]:
-    """A list with a sentence for each run with adaptive control in ``series`` of which the same without
-    control is among them: what control saves, or costs.
+    """A list with a sentence for each two runs of ``series`` that differ only in adaptive control.
+
+    It says what control saves, or costs.
     """
     plain = [other for other in series if not other.first.spec_dict.get("control")]
     pairs = [
@@ -76,12 +76,12 @@ def unknown_effect(one: Series) -> str:
 
 
 def commands_without_control(one: Series) -> tuple[str, str]:
-    """Two texts: a sentence, and shell commands for the folder above the run's. These train the run without
-    control, then without control and noise, and compare all.
+    """Two texts: a sentence, and shell commands that train a run without control and compare.
 
-    With control a run without noise would have another schedule, so what noise costs is told without it.
-    Energy and time are shown of a run whose spec names a radio, so the command names the one that control
-    takes where none is named.
+    For the folder above the run's. They train the run without control, with noise also without both, and
+    compare all. With control a run without noise would have another schedule, so what noise costs is told
+    without it. Energy and time are shown of a run whose spec names a radio, so the command names the one that
+    control takes where none is named.
     """
     name = one.folder.resolve().name
     other, page = quote(f"{name}-without-control"), quote(f"{name}-control.html")
@@ -101,10 +101,14 @@ def commands_without_control(one: Series) -> tuple[str, str]:
 
 
 def _without_control_beside(one: Series) -> Series | None:
-    """The most recent finished run in a folder beside a run with control, of the same spec without."""
+    """The most recent finished run in a folder beside a run with control, of the same spec without.
+
+    ``None`` where there is none.
+    """
     folder = one.folder.resolve()
 
     def fits(spec: Mapping[str, Any]) -> bool:
+        """Whether ``spec`` is that of the run without control."""
         return not spec.get("control") and _compared(spec) == _compared(one.first.spec_dict)
 
     for other in folders_in(folder.parent, {folder}):
@@ -115,8 +119,9 @@ def _without_control_beside(one: Series) -> Series | None:
 
 
 def _compared(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What two specs must have alike for their runs to differ by control alone: the other sections, and
-    hashes of data.
+    """What two specs must have alike for their runs to differ by control alone.
+
+    The sections but `_OWN_KEYS`, and the hashes of data.
     """
     kept = {name: value for name, value in spec.items() if name not in _OWN_KEYS}
     hashes = spec.get("hashes") or {}
@@ -146,7 +151,7 @@ def _savings(one: Series, other: Series) -> list[str]:
 
 
 def _relative(ratio: float, name: str) -> str:
-    """A phrase on an amount that is ``ratio`` times another."""
+    """A phrase on an amount of ``name`` that is ``ratio`` times another: ``12.5 % less energy``."""
     if ratio >= _TIMES:
         return f"{text.number(ratio, 2)} times the {name}"
     share = abs(ratio - 1)

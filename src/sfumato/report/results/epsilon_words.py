@@ -23,7 +23,10 @@ _WEAK = 5.0  # of ε: even odds become 148 to 1
 
 
 def epsilon_in_words(kind: str, value: float) -> str:
-    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person)."""
+    """A sentence on what an ε of ``value`` means for one unit of ``kind`` (device, record or person).
+
+    ``value``: finite.
+    """
     sure = sure_in_words(value, 0.5)
     most = sure if sure == _ALMOST_CERTAIN else f"at most {sure} sure, leaving δ aside"
     if sure == _ALMOST_CERTAIN or value <= 1:
@@ -52,7 +55,9 @@ def several_in_words(whose: str, values: Sequence[float]) -> str:
 
 
 def draw_sentence(training: Mapping[str, Any], rates: Sequence[float], kind: str) -> list[str]:
-    """A sentence on the probability that a record or person is drawn for a local step; [] without such draws.
+    """A list with a sentence on the probability that a record or person is drawn for a local step.
+
+    [] without such draws.
 
     Args:
         training: section of the resolved spec; where all devices take part in every round with a fixed number
@@ -109,8 +114,9 @@ def sure_in_words(value: float, before: float) -> str:
 
 
 def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
-    """A list with a sentence on the largest ε after the run, where this exceeds the ε guaranteed before the
-    run; else empty.
+    """A list with a sentence on the largest ε after the run that exceeds the one guaranteed before it.
+
+    [] where none does, as it is written.
     """
     larger = [
         (after, privacy.guarantees[place])
@@ -130,5 +136,5 @@ def after_run_sentence(privacy: RecordedPrivacy) -> list[str]:
 
 
 def _with_article(row: Guarantee) -> str:
-    """The observer of a row, in a sentence."""
+    """The observer of a row in a sentence: "the cloud", "the public", or its name."""
     return f"the {row.observer}" if row.observer in ("cloud", "public") else row.observer

@@ -30,7 +30,7 @@ def folders_in(place: Path, own: Collection[Path]) -> Iterator[Path]:
 def finished_run_in(folder: Path, fits: Callable[[Mapping[str, Any]], bool]) -> Series | None:
     """The run in a folder whose spec ``fits``, if all its seeds are finished; else ``None``.
 
-    Its spec alone is read first. Its name says in which folder it is.
+    Its spec alone is read first. Its name says in which folder it is. A damaged run is ``None``, too.
     """
     try:
         if not fits(read_run_spec(folders_of_seeds(folder)[0])):

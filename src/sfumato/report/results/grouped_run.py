@@ -34,10 +34,11 @@ class WorkerPair:
     """The privacy of one worker towards another.
 
     Attributes:
-        epsilon: the rigorous ε.
+        epsilon: the rigorous ε; ∞ without a guarantee.
         releases: number of releases that it charges.
-        bound: name of the bound.
-        hops: number of groups between the two, on paths that do not use the target; ``None`` without a path.
+        bound: name of the bound: ``flow``, ``cut`` or ``min-cost``.
+        hops: number of groups between the two, on paths that do not use the target: 0 if they share one;
+            ``None`` without a path.
         claimed: ε by the name of a published claim, if the paper claims one for the pair.
     """
 
@@ -75,10 +76,9 @@ class GroupedRun:
 
     @cached_property
     def drawn_workers(self) -> IntArray:
-        """Indices of the workers in the figures: all if they are few, otherwise one of each class (same
-        groups).
+        """Numbers of the workers in the figures, ascending, int64 ``[drawn]``: all if they are few.
 
-        Of very many classes only some, evenly spaced.
+        Otherwise one of each class (the same groups); of very many classes only some, evenly spaced.
         """
         if self.releases.device_count <= MOST_WORKERS:
             return np.arange(self.releases.device_count)
@@ -98,7 +98,10 @@ class GroupedRun:
 
     @cached_property
     def claims(self) -> Mapping[str, str]:
-        """Name of each published claim about pairs that applies to this run, to its method of composition."""
+        """Name of each published claim about pairs that applies to this run, to its method of composition.
+
+        {} where the paper claims nothing.
+        """
         sources = paper_sources(self.releases)
         if sources and self._theorem_2 is not None:
             sources[self._theorem_2.source] = _THEOREM_2
@@ -147,8 +150,9 @@ class GroupedRun:
         return WorkerPair(*found, self._hops(unit, observer), claimed)
 
     def _hops(self, unit: int, observer: int) -> int | None:
-        """The least number of links between a group of ``unit`` and one of ``observer``; ``None`` without
-        a path.
+        """The least number of links between a group of ``unit`` and one of ``observer``.
+
+        ``None`` without a path.
         """
         mine, theirs = self.groups_of(unit), self.groups_of(observer)
         if self.plan.eras:  # links of any round, the worker's own included
@@ -160,10 +164,10 @@ class GroupedRun:
 
     @cached_property
     def _guarantees_by_exposures(self) -> dict[object, Guarantee]:
-        """`_exposure_key` of a pair of workers to the row of privacy.json about it: the first, where several
-        have it.
+        """`_exposure_key` of a pair of workers to the row of privacy.json about it.
 
-        Rows about others than two workers of the run are left out.
+        Of several rows with one key it is the first. Rows about others than two workers of the run are left
+        out.
         """
         found: dict[object, Guarantee] = {}
         for row in self.rows:
@@ -177,7 +181,10 @@ class GroupedRun:
 
 
 def grouped_run(run: RunFolder) -> GroupedRun | None:
-    """The grouped run in a folder; ``None`` if its spec cannot be resolved any more."""
+    """The grouped run in a folder; ``None`` if its spec cannot be resolved any more.
+
+    ``run``: over groups; its δ is used, or that of the spec where the folder has none.
+    """
     try:
         plan = resolve_groups(load_spec(run.path / SPEC_FILE))
     except (SfumatoError, OSError):

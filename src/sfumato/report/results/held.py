@@ -44,7 +44,10 @@ class HeldCounts(NamedTuple):
         return whole(least) if least == most else f"{whole(least)} {between} {whole(most)}"
 
     def by_site(self, network: Network) -> dict[str, int]:
-        """The number at each named site: a device, or a leaf of the tree with devices that stay under it."""
+        """The number at each named site: a device, or a leaf of the tree with devices that stay under it.
+
+        By name; {} where the counts or the network are not known, or nothing has a name.
+        """
         shape = network.shape
         if isinstance(shape, str):
             return {}
@@ -61,17 +64,16 @@ NOT_KNOWN = HeldCounts()
 
 
 def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> HeldCounts:
-    """How many records or persons each device holds, from the probability with which it draws each of them
-    into a local step.
+    """How many records or persons each device holds, from the probability with which it draws each.
 
     Args:
-        rates: of every device; ``None`` where records are not drawn one by one.
+        rates: of every device, for one local step; ``None`` where records are not drawn one by one.
         batch_size: expected number of records in a local step, the same on every device.
         unit: ``privacy.unit``.
 
     Returns:
         Without counts where devices are the unit, or a rate is 1: such a device has at most ``batch_size``
-        records, and more is not known.
+        records, and more is not known. A device with rate 0 holds none.
     """
     kind = "person" if unit == "person" else "record"
     if unit not in ("record", "person") or rates is None or not isinstance(batch_size, int):
@@ -82,8 +84,9 @@ def held_by(rates: Sequence[float] | None, batch_size: object, unit: str) -> Hel
 
 
 def held_in_run(run: RunFolder, unit: str) -> HeldCounts:
-    """How many records or persons each device of a run holds, from the probabilities in its ledger; ``unit``:
-    as of `held_by`.
+    """How many records or persons each device of a run holds, from the probabilities in its ledger.
+
+    ``unit`` and when counts are not known: as of `held_by`.
     """
     rates = (run.ledger.get("batches") or {}).get("rate_per_device")
     return held_by(rates, run.spec_dict["training"].get("batch_size"), unit)

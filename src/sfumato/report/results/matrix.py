@@ -32,7 +32,10 @@ class Cell:
 
     @property
     def trusts_all(self) -> bool:
-        """Whether all observers without a guarantee are trusted with raw updates."""
+        """Whether all observers without a guarantee are trusted with raw updates.
+
+        True if all have a guarantee.
+        """
         return all(g.trusted for g in self.guarantees if g.epsilon == math.inf)
 
 
@@ -55,7 +58,8 @@ def build_matrix(guarantees: Iterable[Guarantee], naming: ObserverLabels) -> Mat
     """The guarantees as a matrix: a row for each class of units, a column for each kind of observer.
 
     Of more than ``MOST`` rows or columns those with the largest ε are kept, and the rest is merged into one,
-    the last; columns of single observers are kept before coalitions.
+    the last; columns of single observers are kept before coalitions. Rows and columns ascend by their
+    ``order``. Without guarantees the matrix is empty.
 
     Args:
         guarantees: of a run, for any pairs.

@@ -20,6 +20,7 @@ def all_simulated(series: Sequence[Series]) -> bool:
 
 
 def _all_deployed(series: Sequence[Series]) -> bool:
+    """Whether real parties played all of the runs."""
     return all(one.first.deployed for one in series)
 
 
@@ -36,7 +37,10 @@ def who_measured(series: Sequence[Series]) -> str:
 
 
 def about_noise(series: Sequence[Series]) -> str:
-    """Where the level of noise is from, for captions, as sentences."""
+    """Where the level of noise is from, for captions, as sentences.
+
+    Of several runs where some were deployed it tells both apart.
+    """
     if _all_deployed(series):
         return f"It is {_DECLARED}."
     measured = "Measured by the simulator only."

@@ -72,7 +72,10 @@ class DeviceNoise(NamedTuple):
         return self.of_some and self.numbers is None
 
     def adds_in(self, tier: int) -> bool:
-        """Whether any of the devices adds noise in steps that ``tier`` aggregates; 0: global ones."""
+        """Whether any of the devices adds noise in steps that ``tier`` aggregates.
+
+        0: the cloud's global ones.
+        """
         return self.at_steps > 0 or (bool(self.multipliers) and self.multipliers[tier] > 0)
 
     def is_of(self, number: int) -> bool:
@@ -115,7 +118,7 @@ class Network:
 
     @property
     def device_word(self) -> str:
-        """What a device is called: "worker" in overlapping groups, "site" in a star with names."""
+        """What a device is called: "worker" in groups, "site" in a star with names, else "device"."""
         if isinstance(self.shape, GroupNetwork):
             return "worker"
         return "site" if isinstance(self.shape, Tree) and self.shape.device_names else "device"
@@ -140,7 +143,10 @@ class Network:
 
     @cached_property
     def trusted_by_round(self) -> list[tuple[int, list[str]]]:
-        """Names of trusted aggregators by the round (from 1) from which on they are; [] without a shape."""
+        """Names of trusted aggregators by the round (from 1) from which on they are; [] without a shape.
+
+        Such as ``[(1, ["edge:0"]), (6, [])]``.
+        """
         match self.shape:
             case Tree() as tree:
                 return [(first + 1, _trusted_in(one)) for first, one in self.trees or ((0, tree),)]
@@ -150,7 +156,10 @@ class Network:
                 return []
 
     def noise_of_devices(self, above: str) -> DeviceNoise:
-        """The noise that the devices under the aggregator ``above`` add."""
+        """The noise that the devices under the aggregator ``above``, such as ``edge:3``, add.
+
+        None for other names.
+        """
         if self.step_noise:
             return DeviceNoise(at_steps=self.step_noise)
         return self._noise_by_devices.get(above, DeviceNoise())
@@ -177,7 +186,8 @@ def _trusted_in(tree: Tree) -> list[str]:
 def read_network(spec: Mapping[str, Any]) -> Network:
     """The network (shape, noise, trust) that a resolved spec describes.
 
-    ``spec``: as parsed from a run folder's spec.yaml; keys of older versions may be missing.
+    ``spec``: as parsed from a run folder's spec.yaml; keys of older versions may be missing. A topology that
+    cannot be read raises nothing: ``shape`` then says why it is not known.
     """
     shape = _shape(spec)
     family = None if isinstance(shape, str) else _family(spec)
@@ -198,8 +208,9 @@ def parties_in_words(names: str) -> str:
 
 
 def towards_in_words(observer: str) -> str:
-    """The phrase that follows an ε in a sentence for ``observer``: "towards the cloud"; also for ``own-edge``
-    and ``edge``.
+    """The phrase that follows an ε in a sentence for ``observer``: "towards the cloud".
+
+    ``observer``: a party such as ``edge:3`` ("towards edge 3"), or a kind such as ``own-edge``.
     """
     return f"towards {_OBSERVERS.get(observer, parties_in_words(observer))}"
 
@@ -215,8 +226,7 @@ def owner_in_words(owner: str) -> str:
 
 
 def owners_in_words(owners: Sequence[str], most: int = 4) -> str:
-    """The owners of noise sources in words, those of one kind by their numbers: "every device under edges
-    0–9".
+    """The owners of noise sources in words, alike ones by numbers: "every device under edges 0–9".
 
     ``most``: how many kinds and names are listed.
     """
@@ -336,6 +346,6 @@ def _step_noise(spec: Mapping[str, Any]) -> float:
 
 
 def _numbers_in(listed: str) -> frozenset[int]:
-    """The numbers in a list such as ``0-4,7``."""
+    """The numbers in a list such as ``0-4,7``, both ends of spans included."""
     spans = [span.partition("-") for span in listed.split(",")]
     return frozenset(n for first, _, last in spans for n in range(int(first), int(last or first) + 1))

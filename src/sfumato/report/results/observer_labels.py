@@ -65,7 +65,7 @@ class Column:
 
 
 class ObserverLabels(abc.ABC):
-    """Names units and observers."""
+    """Names classes of units and relations of observers: the rows and columns of the matrix."""
 
     def row(self, unit: str, sites: Sequence[str] = ()) -> Row:
         """The row of the matrix for ``unit``, a device, or a record or person of it.
@@ -84,7 +84,10 @@ class ObserverLabels(abc.ABC):
         """`row` of a device; subclasses say by what devices are classed."""
 
     def column(self, unit: str, observer: str) -> Column:
-        """The column of the matrix for the relation of ``observer`` to ``unit``."""
+        """The column of the matrix for the relation of ``observer`` to ``unit``.
+
+        ``unit``: a device, or a record or person of one; ``observer``: a party, or several joined by commas.
+        """
         unit = _device_of(unit)
         if observer == "cloud":
             return Column((-2, ""), "cloud", "cloud", "the cloud")
@@ -108,8 +111,9 @@ class ObserverLabels(abc.ABC):
 
 
 def labels_for(network: Network) -> ObserverLabels:
-    """The object that puts units and observers into rows and columns of the matrix, by the network's
-    shape.
+    """The object that puts units and observers into rows and columns of the matrix, by network.
+
+    `PlainLabels` where the shape of the network is not known.
     """
     if network.family is None:
         return PlainLabels()
@@ -148,8 +152,12 @@ def group_labels(network: Network, shape: GroupNetwork) -> ObserverLabels:
 class GroupLabels(ObserverLabels):
     """Labels for groups: workers by number and sizes of their groups, observers by distance in groups.
 
-    Where some masters are trusted, workers also by how many of theirs are, and own masters by whether
-    they are.
+    Where some masters are trusted, workers also by how many of theirs are, and own masters by whether they
+    are.
+
+    Attributes:
+        groups: of the network, in any round.
+        trusted: whose masters are trusted, ``[M]``.
     """
 
     groups: Groups
@@ -175,8 +183,9 @@ class GroupLabels(ObserverLabels):
         return Row((len(held), f"{held}{trust}{'|'.join(sites)}"), title, detail)
 
     def _worker_names_of(self, key: tuple[tuple[int, ...], str]) -> list[str]:
-        """Names of all workers whose groups have this `_row_key`, ascending by index; every worker has a
-        name.
+        """Names of all workers whose groups have this `_row_key`, ascending by number.
+
+        Workers have names in this network.
         """
         classes = self.groups.classes
         of = [number for number, groups in enumerate(classes.groups) if self._row_key(groups.tolist()) == key]
@@ -194,8 +203,7 @@ class GroupLabels(ObserverLabels):
         return f"{name} of {pluralise('group', len(mine))} {listed}" if mine else name
 
     def _party_column(self, unit: str, observer: str) -> Column:
-        """The column for the master or worker ``observer``, by how many groups away from those of ``unit`` it
-        is.
+        """The column for the master or worker ``observer``, by its distance in groups from ``unit``.
 
         Masters of other groups are one column, however far.
         """
@@ -267,12 +275,15 @@ def _device_of(unit: str) -> str:
 
 
 def column_of_observer_kind(observer: str) -> Column:
-    """The column for all observers of the kind of ``observer``, where the unit's place is not known."""
+    """The column for all observers of the kind of ``observer``, where the unit's place is not known.
+
+    ``edges`` for ``edge:3``, ``other devices`` for ``device:3``.
+    """
     kind = observer.partition(":")[0]
     title = "other devices" if kind == "device" else pluralise(kind) if ":" in observer else observer
     return Column((9_002, title), title)
 
 
 def index_of(name: str) -> int | None:
-    """The index in a party's name: 3 of ``edge:3``; ``None`` where there is none."""
+    """The index in a party's name: 3 of ``edge:3``; ``None`` where there is none, as in ``cloud``."""
     return decimal(name.partition(":")[2])

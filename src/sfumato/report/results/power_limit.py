@@ -10,11 +10,10 @@ from sfumato.report.results.spec_sections import stated_participation
 
 
 def power_limit_sentences(one: Series) -> list[str]:
-    """A list of sentences on the messages that would have exceeded their device's power limit; empty without
-    such.
+    """A list of sentences on the messages that would have exceeded their device's power limit.
 
-    PFELS sets the amplitude so that the limit holds on average over what compression keeps (docs/errata.md,
-    P7).
+    [] without such. PFELS sets the amplitude so that the limit holds on average over what compression keeps
+    (docs/errata.md, P7).
     """
     exceeding = one.total("power_violations").value
     if math.isnan(exceeding) or exceeding == 0:

@@ -45,9 +45,10 @@ _HEARS_NO_BETTER = "any observer that hears no better than the receiver"
 
 
 def protection_paragraphs(series: Series, matrix: Matrix) -> list[str]:
-    """Paragraphs on who has no guarantee, on the largest ε towards each kind of observer, and on units.
+    """Paragraphs on who has no guarantee, on the largest ε towards the cloud or public, and on units.
 
-    One sentence where the runs have no guarantees, or no finite one. ``matrix``: of the first run.
+    Over groups also on ε towards other workers. One sentence where the runs have no guarantees, or no finite
+    one. ``matrix``: of the first run.
     """
     guarantees = [row for run in series.runs for row in run.privacy.guarantees]
     if not guarantees:
@@ -100,8 +101,9 @@ def _worker_sentences(series: Series, matrix: Matrix, main: str, at: str) -> lis
 
 
 def _finite_workers(matrix: Matrix) -> str:
-    """A phrase on the kinds of other workers towards whom every class has a finite ε, such as ``towards
-    workers 1 group away``; on all with a guarantee where no kind is such.
+    """A phrase on the kinds of other workers towards whom every class has a finite ε.
+
+    Such as ``towards workers 1 group away``; on all with a guarantee where no kind is such.
     """
     found: dict[int, bool] = {}
     for (_, column), cell in sorted(matrix.cells.items()):
@@ -146,11 +148,10 @@ def _about_units(series: Series, matrix: Matrix, kind: str, at: str) -> list[str
 
 
 def _why_sites_differ(series: Series, kind: str) -> list[str]:
-    """One sentence on why ε of a record or person differs from site to site in a star; [] where it is not
-    sure.
+    """A list with a sentence on why ε of a record or person differs from site to site in a star.
 
     With one noise and equal weights for all, what differs is the probability of being drawn for a batch: the
-    batch size over how many the site has.
+    batch size over how many the site has. [] where something else may differ.
     """
     spec, network = series.first.spec_dict, series.network
     training = spec["training"]
@@ -259,8 +260,9 @@ def _trusting_sentences(matrix: Matrix, raw: RawDevices | None) -> list[str]:
 
 
 def unprotected_finding(matrix: Matrix) -> list[str]:
-    """A list with one text on who has no guarantee towards observers that they do not trust; empty if all
-    have one.
+    """A list with one text on who has no guarantee towards observers that they do not trust.
+
+    [] if all have one.
     """
     others = _without_guarantee(matrix, trusted=False)
     if not others:
@@ -270,10 +272,10 @@ def unprotected_finding(matrix: Matrix) -> list[str]:
 
 
 def warnings_of_run(one: Series, matrix: Matrix) -> list[str]:
-    """A list of all warnings about a run: on its protocol, on units without a guarantee, then those of
-    `Series.findings`.
+    """A list of all warnings about a run: on its protocol, on units without a guarantee, and findings.
 
-    ``matrix``: the guarantees of its first seed.
+    The latter are `Series.findings`. ``matrix``: the guarantees of its first seed. [] if there is nothing to
+    warn of.
     """
     verdict = protocol_warnings(one.first.spec_dict)
     return [*verdict, *unprotected_finding(matrix), *one.findings.all]
@@ -315,8 +317,9 @@ def _unprotected_pairs_phrase(
 
 
 def _named(matrix: Matrix, titles: Sequence[str]) -> str:
-    """The classes of units with these ``titles``, joined; where they are all classes of counted units, such
-    as ``96 workers in 1 group``, "all workers".
+    """The classes of units with these ``titles``, joined.
+
+    "all workers" where they are all classes, and each is a number of workers, as ``96 workers in 1 group``.
     """
     counted = [_COUNTED.match(row.title) for row in matrix.rows]
     if len(titles) == len(matrix.rows) > 1 and all(counted):
@@ -351,5 +354,5 @@ def _for_others_alike(why: str, whose: Iterable[str]) -> str:
 
 
 def _without_full_stop(said: str) -> str:
-    """A sentence without its full stop."""
+    """The text ``said`` without a full stop, or spaces, at its end."""
     return said.strip().rstrip(".")

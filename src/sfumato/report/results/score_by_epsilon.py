@@ -20,12 +20,15 @@ _Point = tuple[Series, Summary]
 
 
 def score_by_epsilon(series: Sequence[Series], summaries: Sequence[Summary]) -> list[str]:
-    """A list of sentences on how the score changes with each step of ε towards the cloud, whether by chance,
-    and on what these ε mean.
+    """A list of sentences on how the score changes with each step of ε towards the cloud.
 
-    Empty for runs that differ in more than noise, that are judged by different scores or on different data,
-    whose ε cannot be compared, or of which fewer than two or more than six have a finite ε of their own.
-    ``series``: the runs of the page; ``summaries``: one for each of them.
+    They say where that may be chance, and what these ε mean. Empty for runs that differ in more than noise,
+    that are judged by different scores or on different data, whose ε cannot be compared, or of which fewer
+    than two or more than six have a finite ε of their own.
+
+    Args:
+        series: the runs of the page.
+        summaries: one for each of them.
     """
     scores = set(by_score_and_data(series))
     if len(scores) > 1 or not have_comparable_epsilons(series) or not _differ_in_noise_only(series):
@@ -46,10 +49,9 @@ def score_by_epsilon(series: Sequence[Series], summaries: Sequence[Summary]) -> 
 
 
 def _least_within_chance(score: Headline, points: Sequence[_Point]) -> list[str]:
-    """A sentence on the run with the least ε whose score is not worse than the best by more than chance may
-    make it; [] where chance is not known.
+    """A list with a sentence on the least ε whose score may be as good as the best by chance.
 
-    ``points``: by rising ε.
+    [] where it is not known how much may be chance. ``points``: by rising ε.
     """
     better = max if score.higher_is_better else min
     best = better(points, key=lambda point: point[1].final_score)
@@ -82,7 +84,10 @@ def _differ_in_noise_only(series: Sequence[Series]) -> bool:
 
 
 def _step_in_words(score: Headline, less: _Point, more: _Point) -> str:
-    """How the score changes from the run with ``less`` ε to that with ``more``, with a note on chance."""
+    """How the score changes from the run with ``less`` ε to that with ``more``, with a note on chance.
+
+    ``from ε = 1 to 2 +3.1 points``.
+    """
     before, after = less[1].final_score, more[1].final_score
     ends = f"from ε = {epsilon(less[1].epsilon_cloud)} to {epsilon(more[1].epsilon_cloud)}"
     if score is ACCURACY:

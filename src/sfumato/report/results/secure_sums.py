@@ -70,5 +70,5 @@ def _sizes(spec: Mapping[str, Any], network: Network) -> list[int]:
 
 
 def hops_in_words(network: Network) -> str:
-    """The hops under secure aggregation, such as "from devices to edge"."""
+    """The hops under secure aggregation, such as "from devices to edge"; "" without any."""
     return join_names([f"from {hop.replace('_to_', ' to ')}" for hop in sorted(network.secure)])

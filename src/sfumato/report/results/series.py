@@ -37,7 +37,16 @@ class Mean:
 
 @dataclass(frozen=True)
 class Curve:
-    """A metric over rounds: mean, and 95 % band (equal to the mean for a single seed)."""
+    """A metric over rounds: mean over seeds, and 95 % band (equal to the mean for a single seed).
+
+    All four are ``[R]``, in the order of rounds.
+
+    Attributes:
+        rounds: from 1; or costs, where it is a curve over these.
+        mean: of the seeds that measured it.
+        low: the lower end of the band.
+        high: its upper end.
+    """
 
     rounds: FloatArray
     mean: FloatArray
@@ -93,7 +102,7 @@ class Series:
 
     @property
     def rounds_played(self) -> int:
-        """The number of rounds that every seed has done."""
+        """The number of rounds that every seed has done: that of the seed with the fewest."""
         return min(len(run.metrics) for run in self.runs)
 
     @property
@@ -130,14 +139,20 @@ class Series:
     def final(self, column: str) -> Mean:
         """The last measured value of a metrics column: mean over seeds with its 95 % half-width.
 
-        NaN where no seed measured it; seeds that did not are left out. A column that is missing is an error.
+        NaN where no seed measured it; seeds that did not are left out.
+
+        Raises:
+            KeyError: a run has no such column.
         """
         return mean(last_measured(run.metrics[column]) for run in self.runs)
 
     def best(self, column: str) -> Mean:
         """The largest measured value of a metrics column: mean over seeds with its 95 % half-width.
 
-        NaN where no seed measured it; seeds that did not are left out. A column that is missing is an error.
+        NaN where no seed measured it; seeds that did not are left out.
+
+        Raises:
+            KeyError: a run has no such column.
         """
         return mean(float(run.metrics[column].max()) for run in self.runs)
 
@@ -156,7 +171,7 @@ class Series:
 def mean(values: Iterable[float]) -> Mean:
     """Mean of the values that are not NaN, with the half-width of its 95 % interval (Student's t).
 
-    NaN where there is no value; the half-width is NaN for one.
+    NaN where there is no value; the half-width is NaN for one, and of an infinite mean.
     """
     measured = np.array([v for v in values if not math.isnan(v)], dtype=float)
     if measured.size == 0:
@@ -169,8 +184,9 @@ def mean(values: Iterable[float]) -> Mean:
 
 
 def load_series(run_folders: Sequence[Path]) -> tuple[Series, ...]:
-    """Load ``run_folders``, a tuple with one `Series` for each; folders ``seed-K`` in one folder, or the
-    folder that contains them, are one series.
+    """Load runs: a tuple with one `Series` for each of ``run_folders``, in their order.
+
+    Folders ``seed-K`` in one folder, or the folder that contains them, are one series.
 
     Raises:
         SpecError: no folder was given, or one of them is not a run.

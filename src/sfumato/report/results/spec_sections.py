@@ -31,7 +31,7 @@ def clip_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def clip_kind_of(spec: Mapping[str, Any]) -> str:
-    """``privacy.clip.kind`` of a spec: what a clip bounds, or would bound."""
+    """``privacy.clip.kind`` of a spec: what a clip bounds, or would bound; ``update`` without a clip."""
     return str(clip_of(spec).get("kind", "update"))
 
 
@@ -48,15 +48,18 @@ def adds_noise(spec: Mapping[str, Any]) -> bool:
 
 
 def sends_over_the_air(spec: Mapping[str, Any]) -> bool:
-    """Whether messages of some hop of the resolved ``spec`` are added in the air, where the receiver has
-    noise of its own.
+    """Whether messages of some hop of the resolved ``spec`` are added in the air.
+
+    Their receiver has noise of its own.
     """
     return spec.get("protocol") in AIR_PROTOCOLS or "air" in section_of(spec, "transport").values()
 
 
 def radio_in_use(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The ``radio`` that a run of a spec is computed with, all keys written out: the default of its protocol
-    where it names none.
+    """The ``radio`` that a run of a spec is computed with, all keys written out.
+
+    The default of its protocol where it names none. A section of an earlier version, which is not valid any
+    more, is returned as it is.
     """
     default = {"preset": "pfels" if spec.get("protocol") in AIR_PROTOCOLS else "h2fdp"}
     written = spec.get("radio") or default
@@ -73,15 +76,16 @@ def has_noise(spec: Mapping[str, Any]) -> bool:
 
 
 def partition_in_words(spec: Mapping[str, Any]) -> str:
-    """How the examples are divided over devices, by ``data.partition``; "" where a column of the data says
-    whose they are, or nothing is said.
+    """How the examples are divided over devices, by ``data.partition``: ``divided at random``.
+
+    "" where a column of the data says whose they are, or nothing is said.
     """
     data = section_of(spec, "data")
     return "" if data.get("site_column") else _rule_in_words(section_of(data, "partition"))
 
 
 def _rule_in_words(rule: Mapping[str, Any]) -> str:
-    """A rule that divides examples, in words; "" for a kind without."""
+    """A rule that divides examples, in words, such as ``2 labels each``; "" for a kind without words."""
     kind = rule.get("kind")
     if kind == "iid":
         return f"divided at random{' into unequal shares' if rule.get('size_sigma') else ''}"
@@ -106,7 +110,10 @@ def row_in_words(spec: Mapping[str, Any]) -> str:
 
 
 def stated_participation(training: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Who takes part in a round, by the section ``training``: a ``kind`` and what belongs to it."""
+    """Who takes part in a round, by the section ``training``: a ``kind`` and what belongs to it.
+
+    ``{"kind": "poisson", "rate": 0.1}``, for example; ``{"kind": "all"}`` where it says nothing.
+    """
     return section_of(training, "participation") or {"kind": "all"}
 
 

@@ -57,17 +57,23 @@ class Summary:
 
 
 def matrix_of(one: Series) -> Matrix:
-    """The matrix of the guarantees of the first run of a series, with the labels of its network."""
+    """The matrix of the guarantees of the first seed of a series, with the labels of its network."""
     return build_matrix(one.first.privacy.guarantees, labels_for(one.network))
 
 
 def summarise(series: Series) -> Summary:
-    """The figures of ``series`` as one row of a comparison; NaN where something was not measured."""
+    """The figures of ``series`` as one row of a comparison; NaN where something was not measured.
+
+    `Comparison.table` says what each is.
+    """
     accuracy, score = series.final("accuracy"), headline_of(series.first.metrics)
     rows = [row for run in series.runs for row in of_main_unit(run.privacy.guarantees)]
 
     def largest(kind: ObserverKind) -> float:
-        """NaN without such an observer; a trusted own edge is left out: `raw_to_trusted_edge` counts them."""
+        """The largest ε towards observers of ``kind``; NaN without such; trusted own edges are left out.
+
+        `raw_to_trusted_edge` counts the latter.
+        """
         towards = (row for row in rows if row.relation.kind == kind)
         return max((row.epsilon for row in towards if kind != "own-edge" or not row.is_raw), default=math.nan)
 
@@ -99,8 +105,9 @@ def summarise(series: Series) -> Summary:
 
 
 def score_text(score: Headline, series: Series, *, named: bool = False) -> str:
-    """The last value of a score, "± half of its 95 % interval" with several seeds; ``named``: with its
-    name.
+    """The last value of a score, with "± half of its 95 % interval" of several seeds.
+
+    ``named``: whether the name of the score stands before it.
     """
     final = series.final(score.column)
     spread = "" if math.isnan(final.half_width) else f" ± {score.text(final.half_width)}"
@@ -108,7 +115,10 @@ def score_text(score: Headline, series: Series, *, named: bool = False) -> str:
 
 
 def score_sentence(series: Series) -> str:
-    """A sentence on the headline score after the last round."""
+    """A sentence on the headline score after the last round, or that the model has not been evaluated.
+
+    Of an accuracy, sentences also on guessing, on test examples, and on the best round.
+    """
     score, rounds = headline_of(series.first.metrics), series.rounds_played
     after = f"After {whole(rounds)} round{'s' if rounds != 1 else ''}"
     if math.isnan(series.final(score.column).value):
@@ -134,8 +144,10 @@ def score_sentence(series: Series) -> str:
 
 
 def _note_on_a_small_lead(one: Series) -> str:
-    """A clause that a run with one seed may be more accurate than guessing by chance alone; "" where it is
-    not more accurate, or by more than 1.96 standard errors of what guessing gives on its test examples.
+    """A clause that a run with one seed may be more accurate than guessing by chance alone.
+
+    "" where it is not more accurate, or by more than 1.96 standard errors of what guessing gives on its test
+    examples.
     """
     guess, count = guess_of_run(one), tested_examples(one, ACCURACY)
     lead = one.final(ACCURACY.column).value - guess
@@ -181,7 +193,10 @@ def _best_round_sentence(series: Series) -> str:
 
 
 def guessing_of_run(one: Series) -> str:
-    """A clause on the accuracy of guessing; "" where neither test labels nor classes are known."""
+    """A clause, such as "guessing would give 10.0 %", on the accuracy of guessing.
+
+    "" where neither test labels nor classes are known.
+    """
     return guessing_in_words(source_of(one.first.spec_dict), one.test_labels)
 
 
@@ -201,7 +216,7 @@ def guessing_beside(score: Headline, series: Sequence[Series]) -> str:
 
 
 def range_sentence(rows: Sequence[Guarantee], towards: str = "") -> list[str]:
-    """One sentence with the least and the largest ε of the units of ``rows``, by the names of their sites.
+    """A list with a sentence on the least and the largest ε of the units of ``rows``, by names of sites.
 
     [] where both are written alike, or nearly so and without names, or where the least is not known.
 
@@ -234,7 +249,7 @@ class _End(NamedTuple):
 
 
 def _ends(rows: Sequence[Guarantee]) -> tuple[_End, _End]:
-    """The least and the largest ε of the units of ``rows``, at least one row."""
+    """The least and the largest ε of the units of ``rows``, at least one row, each as an `_End`."""
     best, worst = min(rows, key=least_epsilon), max(rows, key=lambda row: row.epsilon)
     named = bool(worst.sites and best.sites and worst is not best)
     least, most = (join_names(row.sites, 3) if named else "" for row in (best, worst))
@@ -247,13 +262,16 @@ def least_epsilon(row: Guarantee) -> float:
 
 
 def kind_within_devices(guarantees: Sequence[Guarantee]) -> str | None:
-    """``record`` or ``person``, where all guarantees are about one of these; ``None`` where some are not."""
+    """``record`` or ``person``, where all guarantees are about this one kind; else ``None``.
+
+    ``None`` without guarantees, too.
+    """
     kinds = {row.unit_kind for row in guarantees}
     return kinds.pop() if len(kinds) == 1 and "device" not in kinds else None
 
 
 def unit_of_run(run: RunFolder) -> str:
-    """The unit (``device``, ``record`` or ``person``) that the ε of a comparison are about."""
+    """The unit that the ε of a comparison are about: ``record`` or ``person`` if all are, else ``device``."""
     return kind_within_devices(run.privacy.guarantees) or "device"
 
 
@@ -275,14 +293,12 @@ def _towards_devices(one: Series) -> list[float]:
 
 
 def raw_to_trusted_in_words(one: Series) -> str:
-    """A phrase on how many devices of a run send raw updates to an aggregator that they trust."""
+    """A phrase such as ``raw to a trusted edge: 25 of 50 devices``, on the raw updates of a run."""
     family = one.network.family
     whom, who = ("master", "workers") if family and family.devices_observe else ("edge", "devices")
     return f"raw to a trusted {whom}: {one.first.privacy.raw_to_trusted_edge} {who}"
 
 
 def raw_text(raw: RawDevices | None) -> str:
-    """The text "25 of 50": devices that send raw updates to a trusted edge; "–" where the folder does not
-    say.
-    """
+    """The text "25 of 50": devices that send raw updates to a trusted edge; "–" where it is not known."""
     return "–" if raw is None else str(raw)

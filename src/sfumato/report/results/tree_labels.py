@@ -27,7 +27,12 @@ Key: TypeAlias = tuple[object, ...]
 
 @dataclass(frozen=True)
 class TreeLabels(ObserverLabels):
-    """Labels for a tree: units by trust, size and noise on their path, observers by common ancestors."""
+    """Labels for a tree: units by trust, size and noise on their path, observers by common ancestors.
+
+    Attributes:
+        network: of a run.
+        tree: of it; of one that moves the tree of the first era.
+    """
 
     network: Network
     tree: Tree
@@ -111,8 +116,9 @@ class TreeLabels(ObserverLabels):
         return f"{name if len(leaves) == 1 else pluralise(name)} {ranges_text(leaves)}"
 
     def _elsewhere_text(self, common: int) -> str:
-        """The text "elsewhere", or "elsewhere in the TIER" of the common ancestor on tier ``common`` below
-        the cloud.
+        """The text "elsewhere", or "elsewhere in the region" where the common ancestor is a region.
+
+        ``common``: the tier of the common ancestor, 0 for the cloud.
         """
         return "elsewhere" if common == 0 else f"elsewhere in the {self.tree.tiers[common].name}"
 
@@ -138,10 +144,9 @@ class TreeLabels(ObserverLabels):
         return classes
 
     def _signature(self, leaf: int) -> Key:
-        """A key that is equal for leaves with the same trust, size and noise at every level above their
-        devices.
+        """A key that is equal for leaves with the same trust, size and noise at every level.
 
-        Without noise anywhere it is () for all leaves.
+        That is from the leaf up to below the cloud. Without noise anywhere it is () for all leaves.
         """
         noise = self.network.noise
         if not self.network.has_noise:
@@ -221,8 +226,9 @@ class MovingLabels(TreeLabels):
         return join_names([names[device] if names else f"device {device}" for device in devices.tolist()])
 
     def _party_column(self, unit: str, observer: str) -> Column:
-        """The column for the aggregator or device ``observer``, by whether it ever is above or beside
-        ``unit``.
+        """The column for the aggregator or device ``observer``, by where it ever is.
+
+        An aggregator is ever above ``unit`` or elsewhere, a device ever under the same edge or elsewhere.
         """
         device, other = self._device_index(unit), self._device_index(observer)
         kind, _, number = observer.partition(":")
@@ -268,8 +274,9 @@ def edge_titles(tree: Tree) -> list[str]:
 
 
 def edges_over_time(network: Network) -> IntArray:
-    """Index of the edge of every device in every era, ``[eras, devices]``, of a network whose devices
-    move.
+    """Number of the edge of every device in every era, ``[eras, devices]``.
+
+    ``network``: with eras (`Network.trees`).
     """
     everybody = np.arange(network.trees[0][1].device_count)
     return np.stack([tree.leaves_of(everybody) for _, tree in network.trees])

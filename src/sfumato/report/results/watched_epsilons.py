@@ -28,7 +28,8 @@ class SpentBudget(NamedTuple):
 def budgets(series: Series) -> dict[str, SpentBudget]:
     """The `SpentBudget` towards each watched observer, by its name; {} without adaptive control.
 
-    What was spent is that of the seed that spent the most.
+    What was spent is that of the seed that spent the most. Observers towards whom no row counts are left out;
+    the budget is the largest ε of the rows that may be about them.
     """
     first = series.first
     if not first.spec_dict.get("control"):
@@ -55,10 +56,10 @@ def _is_about(row: Guarantee, observer: str) -> bool:
 
 
 def epsilon_lines(series: Series) -> list[str]:
-    """A line with the largest ε towards every watched observer, over the seeds; an empty list where none is
-    watched.
+    """A list with one line: the largest ε towards every watched observer, over the seeds.
 
-    With adaptive control it has the budgets, which are the guarantees, and what of them was spent.
+    [] where none is watched. With adaptive control it has the budgets, which are the guarantees, and what of
+    them was spent.
     """
     first, names = series.first, series.network
     spent = {name: float(series.worst(EPSILON_PREFIX + name)[1][-1]) for name in series.observers}

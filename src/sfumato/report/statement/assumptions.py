@@ -192,8 +192,7 @@ def of_files(*, played: bool) -> Assumed:
 
 
 def of_persons(column: str, place: str) -> tuple[Assumed, ...]:
-    """A tuple of assumptions about persons as units: how their rows are drawn, and that one value is one
-    person.
+    """A tuple of assumptions about persons as units: how rows are drawn, and that a value is a person.
 
     Args:
         column: that names the person of a row.
@@ -226,21 +225,27 @@ def unchecked_as_assumed(lines: Sequence[str]) -> tuple[Assumed, ...]:
 
 
 def without_folder(line: str, source: str) -> str:
-    """A line of `verify` with the path ``source`` of the data (``data.source``) cut to the file's name."""
+    """A line of `verify` with the path ``source`` of the data (``data.source``) cut to the file's name.
+
+    A line without the path stays as it is.
+    """
     return line.replace(source, PurePath(source).name)
 
 
 def set_aside(data: Mapping[str, Any]) -> list[str]:
-    """The keys of the spec's section ``data`` that set rows of the parties aside for testing; a share has a
-    default.
+    """The keys of the spec's section ``data`` that set rows of the parties aside for testing; [] for none.
+
+    ``test_fraction`` is one also without a value where it has a default: for tables, and for data that name
+    ``test_within``.
     """
     keys = [key for key in ("test_fraction", "test_column", "test_file") if data.get(key) is not None]
     return keys or (["test_fraction"] if data.get("label_column") or data.get("test_within") else [])
 
 
 def not_covered(data: Mapping[str, Any], *, exact: bool) -> tuple[str, ...]:
-    """A tuple of sentences on what no ε of the statement covers: what is released anyway, test rows,
-    rounding.
+    """A tuple of sentences on what no ε of the statement covers.
+
+    It is what is released anyway, test rows, and rounding.
 
     Args:
         data: section of the resolved spec.

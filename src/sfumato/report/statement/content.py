@@ -122,7 +122,7 @@ class Statement:
         return about_simulation(int(self.spec.get("seed", 0))) if self._played == "simulated" else ""
 
     def observer(self, row: Guarantee) -> str:
-        """The observer of ``row``, a guarantee, in words."""
+        """The observer of ``row``, a guarantee, in words, such as "the cloud"."""
         who = words.observer_phrase(row, self.peer, self.place)
         alike = row.unit_kind, row.relation.words
         return f"{who} (where it is not trusted)" if alike in self._trusted and not row.trusted else who
@@ -197,7 +197,7 @@ class Statement:
 
     @cached_property
     def promises(self) -> tuple[words.Promise, ...]:
-        """The least and the largest ε of each kind of unit."""
+        """The least and the largest ε of each kind of unit; () without guarantees."""
         return tuple(map(self._promise, self.units))
 
     def _promise(self, kind: str) -> words.Promise:
@@ -278,7 +278,7 @@ class Statement:
 
     @cached_property
     def sites(self) -> tuple[SiteEpsilons, ...]:
-        """The largest ε at each named site, the site with the largest first."""
+        """The largest ε at each named site, the site with the largest first; () without named sites."""
         found: dict[tuple[str, str], dict[str, float]] = {}
         for row in self.privacy.guarantees:
             for site in row.sites:
@@ -317,9 +317,7 @@ class Statement:
 
     @property
     def trusted(self) -> list[str] | None:
-        """Titles of the parties that are trusted with raw updates in any round; ``None`` where the network is
-        not known.
-        """
+        """Titles of the parties trusted with raw updates in any round; ``None`` for an unknown network."""
         if isinstance(self.network.shape, str):
             return None
         return list(dict.fromkeys(title for era in self.trust_by_round for title in era.trusted))

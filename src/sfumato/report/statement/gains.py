@@ -30,7 +30,10 @@ class PrivacyBound(NamedTuple):
 
 
 def bound_of_several(epsilon: float, delta: float, count: int) -> PrivacyBound:
-    """The bound for a group of ``count`` units, each with ``epsilon`` at ``delta`` (see this file)."""
+    """The bound for a group of ``count`` units, at least 1, each with ``epsilon`` at ``delta``.
+
+    It is ``count`` times ``epsilon``, at the δ derived in this file; ∞ where that δ would be 1 or more.
+    """
     if (count - 1) * epsilon > _LARGEST:
         return PrivacyBound(math.inf, 1.0)
     total = delta * math.fsum(math.exp(step * epsilon) for step in range(count))
@@ -38,8 +41,9 @@ def bound_of_several(epsilon: float, delta: float, count: int) -> PrivacyBound:
 
 
 def between_contents(epsilon: float, delta: float, relation: str) -> PrivacyBound:
-    """The bound between any two contents of one unit.
+    """The bound between any two contents of one unit; ∞ where its δ would be 1 or more.
 
+    It is the bound given for ``replace``, else that for a chain of two such steps (derived in this file).
     ``relation``: the neighbours that ``epsilon`` at ``delta`` is for: ``zero-out``, ``remove`` or
     ``replace``.
     """
@@ -47,7 +51,8 @@ def between_contents(epsilon: float, delta: float, relation: str) -> PrivacyBoun
 
 
 def chance_of_more(delta: float) -> float:
-    """An upper bound, 2δ for ``delta`` = δ, on the probability that the odds of an observer rise by more than
-    twice e^ε.
+    """An upper bound, 2δ for ``delta`` = δ, on the probability that odds rise by more than twice e^ε.
+
+    The odds are those of an observer on one world against the other (derived in this file); at most 1.
     """
     return min(1.0, 2.0 * delta)

@@ -46,7 +46,7 @@ def learned_html(statement: Statement, delta: str) -> str:
 
 
 def _gains_html(statement: Statement, promise: Promise, delta: str) -> str:
-    """HTML: how sure each kind of observer may become about one unit of a kind."""
+    """HTML: how sure each kind of observer may become about one unit of a kind, and how to read that."""
     unit, contents = promise.kind, promise.relation != "replace"
     found = [row for row in statement.largest if row.worst.unit_kind == unit]
     found.sort(key=lambda row: -row.worst.epsilon)
@@ -74,7 +74,7 @@ def _gains_html(statement: Statement, promise: Promise, delta: str) -> str:
 
 
 def _others(row: RelatedPairs) -> str:
-    """The largest finite ε of pairs of which some have none, in brackets; else ""."""
+    """The largest finite ε of pairs of which some have none, `` (others ε = 8)`` after a space; else ""."""
     finite = row.largest_finite
     return f" (others ε = {text.epsilon(finite)})" if row.unprotected and finite is not None else ""
 
@@ -101,7 +101,10 @@ def _how_to_read(promise: Promise, values: str) -> str:
 
 
 def _with_delta(statement: Statement, promise: Promise, found: list[RelatedPairs]) -> list[str]:
-    """A paragraph on what δ adds to percentages in the table, derived in `gains`; [] where it has none."""
+    """A list with a paragraph on what δ adds to percentages in the table, derived in `gains`.
+
+    [] where the table has no percentages that δ changes.
+    """
     delta = statement.privacy.delta
     shown = [row for row in found if row.worst.epsilon <= LARGE_EPSILON]
     if not shown or not 0 < delta < 1:
@@ -165,5 +168,5 @@ def _sites_html(statement: Statement, delta: str) -> str:
 
 
 def _titled_observer(words: str, peer: str) -> str:
-    """The words of a relation as the heading of a column."""
+    """The words of a relation as the heading of a column; for "peer" the text ``peer``."""
     return peer if words == "peer" else words

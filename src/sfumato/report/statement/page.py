@@ -46,7 +46,10 @@ _SHORT = 12  # digits of a hash, where the whole stands below
 
 
 def statement_page(statement: Statement) -> str:
-    """The statement as one self-contained HTML page."""
+    """The text of the statement as one self-contained HTML page, which loads nothing.
+
+    Of a run that did not pass its check it has the summary, which says so, and versions and files alone.
+    """
     delta = text.number(statement.privacy.delta)
     sections = [
         section("In short", [_summary_html(statement, delta)]),
@@ -131,7 +134,7 @@ def _summary_html(statement: Statement, delta: str) -> str:
 
 
 def _by_cloud_first(row: RelatedPairs) -> tuple[bool, float]:
-    """The order in which pairs are worth the first sentence: the cloud, then the largest ε."""
+    """The key by which the pairs for the first sentence are found: the cloud's, then the largest ε."""
     return row.worst.relation.kind == "cloud" and not row.unprotected, row.largest_finite or 0.0
 
 
@@ -149,7 +152,14 @@ def _unprotected_sentences(statement: Statement) -> list[str]:
 
 
 def _most_sentence(row: RelatedPairs, promise: Promise, statement: Statement, delta: str) -> str:
-    """Sentences on the most that one kind of observer can learn, a yardstick for it, and at which site."""
+    """Sentences on the most that one kind of observer can learn, and between which units ε varies.
+
+    Args:
+        row: the pairs that are told of.
+        promise: of their kind of unit.
+        statement: that the page is of.
+        delta: the δ of every ε, as text.
+    """
     value = math.inf if row.largest_finite is None else row.largest_finite
     where = ", where it is finite," if row.unprotected else ""
     alike = [
@@ -207,7 +217,7 @@ def _yardstick(promise: Promise, value: float) -> str:
 
 
 def _at_most(epsilon: float) -> str:
-    """How sure an observer that starts from even odds becomes, as a phrase."""
+    """How sure an observer that starts from even odds becomes: ``at most 99.97 %``, or in words."""
     sure = sure_in_words(epsilon, 0.5)
     return f"at most {sure}" if sure[:1].isdigit() else sure
 
@@ -298,7 +308,7 @@ def _party_or_unit(name: str, statement: Statement) -> str:
 
 
 def _stands_for(row: Guarantee, statement: Statement) -> str:
-    """How many pairs a row stands for: of devices, or sites with units, and observers alike."""
+    """How many pairs a row stands for, as text: "this pair", or ``50 pairs of a device and an observer``."""
     if row.stands_for == 1:
         return "this pair"
     return f"{text.how_many(row.stands_for, 'pair')} of a {statement.place} and an observer"

@@ -43,7 +43,10 @@ class RelatedPairs:
         return max((row.epsilon for row in self.guarantees if row.epsilon < math.inf), default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The entry of ``largest`` in the JSON of a statement, a JSON object."""
+        """The entry of ``largest`` in the JSON of a statement, a JSON object.
+
+        An infinite ε is "inf".
+        """
         worst = self.worst
         return {
             "unit": worst.unit_kind,

@@ -32,7 +32,10 @@ def trust_by_round(network: Network) -> tuple[TrustSince, ...]:
 
 
 def noise_of_trusted(network: Network) -> str:
-    """A sentence on which trusted parties add noise to what they send on; "" where nobody is ever trusted."""
+    """A sentence on which trusted parties add noise to what they send on.
+
+    "" where nobody is ever trusted, or the network is not known.
+    """
     names = dict.fromkeys(name for _, trusted in network.trusted_by_round for name in trusted)
     silent = [network.titled(name) for name in names if not network.adds_noise(name)]
     if not names:

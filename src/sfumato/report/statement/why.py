@@ -73,7 +73,8 @@ _WORDS = re.compile(rf"(?<![\w-])({'|'.join(RULES)})s?(?![\w-])")
 def why_html(worst: Sequence[tuple[str, Guarantee]]) -> str:
     """HTML: why the largest ε towards each kind of observer is what it is, with the words explained.
 
-    ``worst``: observers in words, and the guarantee with the largest ε. Equal reasons are given once.
+    ``worst``: observers in words, and the guarantee with the largest ε. Equal reasons are given once. Only
+    words of the accountant that a reason uses are explained.
     """
     reasons: dict[tuple[str, str], list[tuple[str, Guarantee]]] = {}
     for who, row in worst:

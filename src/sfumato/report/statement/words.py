@@ -75,6 +75,9 @@ def question(relation: str, unit: str) -> str:
     Args:
         relation: ``zero-out``, ``remove`` or ``replace``.
         unit: device, record or person.
+
+    Raises:
+        KeyError: there is no such relation.
     """
     if relation == "replace" and unit == "record":
         return "which of two values a certain record has"
@@ -107,7 +110,7 @@ def two_values(kind: str, labels: Sequence[str], column: str | Sequence[str] | N
 def place_of(network: Network, kinds: Collection[str]) -> str:
     """The word for a party with data, "site" or "device".
 
-    "site" where each has a name, or where sites are known and only records or persons are units.
+    "site" where each device has a name, or where no sites are named and only records or persons are units.
 
     Args:
         network: of the spec.
@@ -188,7 +191,7 @@ def training_in_words(
 
 
 def _quoted(columns: Sequence[str]) -> str:
-    """Names of columns of a table, in a sentence."""
+    """Names of columns of a table, in a sentence: “age” and “sex”; the first few of many."""
     return text.join_names([f"“{name}”" for name in columns], _MOST_NAMES)
 
 
@@ -214,7 +217,10 @@ def rows_to_test_on(unit: str, count: int, persons: int | None, *, set_aside: bo
 
 
 def _where_data_are(played: Played, count: int, place: str) -> str:
-    """Sentences on who has the data of the ``count`` devices, or of an unknown number (0)."""
+    """Sentences on who has the data of the ``count`` devices, or of an unknown number (0).
+
+    ``place``: what a device is called.
+    """
     stay = "the data stay where they are, and only messages about the model are sent"
     everybody = f"all {count:,} {place}s" if count > 1 else f"all {place}s"
     match played:
@@ -364,15 +370,17 @@ def observer_phrase(row: Guarantee, peer: str, place: str) -> str:
 
 
 def holder_phrase(kind: str, place: str) -> str:
-    """The party that holds the data of one unit of ``kind``, in words: "the site itself", for example.
+    """The party that holds the data of one unit of ``kind``: "the site itself" of a device, for example.
+
     ``place``: what a party with data is called.
     """
     return f"the {place} itself" if kind == "device" else f"the {place} that holds the data"
 
 
 def observers_explained(rows: Sequence[Guarantee], place: str) -> list[str]:
-    """Sentences on what each kind of observer in ``rows`` is and receives. ``place``: what a party with data
-    is called.
+    """Sentences on what each kind of observer in ``rows`` is and receives; [] without rows.
+
+    ``place``: what a party with data is called.
     """
     kinds = {row.relation.kind for row in rows}
     others = "peer" in kinds or "other-device" in kinds

@@ -29,7 +29,7 @@ def epsilon_towards(folder: PointFolder, observer: str) -> Measurements:
 
 
 def claimed_epsilon(folder: PointFolder, which: str) -> Measurements:
-    """The largest ε that the paper claims, among some claims.
+    """The largest ε that the paper claims, among some claims; [] if there are none, or one is NaN.
 
     ``which``: ``TEXT@OBSERVER``: claims towards this kind of observer whose source contains the text.
     """
@@ -37,12 +37,18 @@ def claimed_epsilon(folder: PointFolder, which: str) -> Measurements:
 
 
 def epsilon_of_claim(folder: PointFolder, which: str) -> Measurements:
-    """The largest rigorous ε for the pairs of some claims; ``which``: as of `claimed_epsilon`."""
+    """The largest rigorous ε for the pairs of some claims; [] if there are none, or one is NaN.
+
+    ``which``: as of `claimed_epsilon`.
+    """
     return _largest([claim.rigorous_epsilon for claim in _claims(folder, which)])
 
 
 def _claims(folder: PointFolder, which: str) -> list[Claim]:
-    """The claims in a folder that ``which``, ``TEXT@OBSERVER``, selects."""
+    """The claims in a folder that ``which``, ``TEXT@OBSERVER``, selects.
+
+    ``TEXT`` is part of a claim's source, ``OBSERVER`` the whole name of its observer.
+    """
     source, _, observer = which.partition("@")
     claims = map(Claim.from_dict, read_json(folder.path / PRIVACY_FILE).get("claims", ()))
     return [claim for claim in claims if source in claim.source and claim.observer == observer]

@@ -45,5 +45,10 @@ class PointFolder:
 
     @cached_property
     def run(self) -> RunFolder:
-        """The finished run in this folder."""
+        """The finished run in this folder, read at the first use.
+
+        Raises:
+            SpecError: there is no run in it.
+            RunError: a file of the run is missing, damaged, or of another run.
+        """
         return load_run(self.path)

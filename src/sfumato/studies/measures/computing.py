@@ -13,14 +13,12 @@ FromFolder = Callable[[PointFolder, str], Measurements]
 
 
 def _of_column(read: FromFolder, column: str) -> FromFolder:
-    """A measure of one column of a run's metrics; it takes no argument."""
+    """A measure that ``read`` takes from one ``column`` of a run's metrics; it ignores its argument."""
     return lambda folder, _: read(folder, column)
 
 
 def _until(column: str) -> FromFolder:
-    """The measure of what a run has spent in ``column`` until it reaches an accuracy, which is the
-    argument.
-    """
+    """The measure of what a run has spent in ``column`` until it reaches the accuracy in the argument."""
     return lambda folder, level: finished_run.total_until(folder, column, level)
 
 
@@ -66,12 +64,27 @@ FROM_SPEC: Mapping[str, Callable[[Spec, str], Measurements]] = {
 
 
 def measure_folder(name: str, folder: PointFolder) -> Measurements:
-    """Compute the measure ``name`` from the run, or the accounts, in a folder."""
+    """Compute the measure ``name`` from the run, or the accounts, in a folder.
+
+    ``name``: ``KEY`` or ``KEY:ARGUMENT``, with a key of `FROM_FOLDER`, as `measure_named` has checked it.
+
+    Raises:
+        KeyError: there is no such key, or it is one of `FROM_SPEC`.
+        SpecError: the folder has no run.
+        RunError: its files are missing or damaged.
+    """
     key, _, argument = name.partition(":")
     return FROM_FOLDER[key](folder, argument)
 
 
 def measure_spec(name: str, spec: Spec) -> Measurements:
-    """Compute the measure ``name``, a formula, from a spec."""
+    """Compute the measure ``name``, a formula or a time, from a spec, without a run.
+
+    ``name``: ``KEY`` or ``KEY:ARGUMENT``, with a key of `FROM_SPEC`, as `measure_named` has checked it.
+
+    Raises:
+        KeyError: there is no such key, or it is one of `FROM_FOLDER`.
+        SpecError: the spec is not one that the measure is about.
+    """
     key, _, argument = name.partition(":")
     return FROM_SPEC[key](spec, argument)

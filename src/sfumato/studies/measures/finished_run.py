@@ -12,48 +12,57 @@ from sfumato.studies.measures.base import Measurement, Measurements, PointFolder
 
 
 def last_percent(folder: PointFolder, column: str) -> Measurements:
-    """The last measured value of ``column`` of the metrics, a share, in percent."""
+    """The last measured value of ``column`` of the metrics, a share, in percent; NaN if none was measured."""
     return _one(100 * last_measured(metric_by_round(folder.run, column)))
 
 
 def last_value(folder: PointFolder, column: str) -> Measurements:
-    """The last measured value of ``column`` of the metrics."""
+    """The last measured value of ``column`` of the metrics; NaN if none was measured."""
     return _one(last_measured(metric_by_round(folder.run, column)))
 
 
 def best_percent(folder: PointFolder, column: str) -> Measurements:
-    """The largest measured value of ``column`` of the metrics, a share, in percent."""
+    """The largest measured value of ``column`` of the metrics, a share, in percent; NaN without any."""
     return _one(100 * float(metric_by_round(folder.run, column).max()))
 
 
 def mean_value(folder: PointFolder, column: str) -> Measurements:
-    """The mean over rounds of ``column`` of the metrics."""
+    """The mean of ``column`` of the metrics over the rounds that measured it; NaN if none did."""
     return _one(float(metric_by_round(folder.run, column).mean()))
 
 
 def mean_percent(folder: PointFolder, column: str) -> Measurements:
-    """The mean over rounds of ``column`` of the metrics, a share, in percent."""
+    """The mean of ``column`` of the metrics, a share, over the rounds that measured it, in percent.
+
+    NaN if none did.
+    """
     return _one(100 * float(metric_by_round(folder.run, column).mean()))
 
 
 def total(folder: PointFolder, column: str) -> Measurements:
-    """The sum over rounds of ``column`` of the metrics."""
+    """The sum of ``column`` of the metrics over the rounds that measured it; NaN if none did."""
     return _one(sum_of_measured(np.asarray(metric_by_round(folder.run, column), dtype=np.float64)))
 
 
 def percent_by_round(folder: PointFolder, column: str) -> Measurements:
-    """Every measured value of ``column`` of the metrics, a share, in percent, with its round."""
+    """Every measured value of ``column`` of the metrics, a share, in percent, with its round.
+
+    [] if there is none.
+    """
     return [Measurement(100 * one.value, at=one.at) for one in by_round(folder, column)]
 
 
 def by_round(folder: PointFolder, column: str) -> Measurements:
-    """Every measured value of ``column`` of the metrics, with its round."""
+    """Every measured value of ``column`` of the metrics, with its round; [] if there is none."""
     measured = metric_by_round(folder.run, column).dropna()
     return [Measurement(value, at=float(at)) for at, value in zip(measured.index, measured, strict=True)]
 
 
 def total_until(folder: PointFolder, column: str, level: str) -> Measurements:
-    """The sum of a column up to the first evaluated round with an accuracy of ``level`` or more; else NaN."""
+    """The sum of a column up to the first evaluated round with an accuracy of ``level`` or more; else NaN.
+
+    ``level``: a share as text, such as ``0.75``. NaN, too, where the metrics do not have the column.
+    """
     metrics = folder.run.metrics
     reached = np.flatnonzero(metrics["accuracy"].to_numpy(dtype=float) >= float(level))
     if not len(reached) or column not in metrics:
@@ -62,4 +71,5 @@ def total_until(folder: PointFolder, column: str, level: str) -> Measurements:
 
 
 def _one(value: float) -> Measurements:
+    """A single measurement, of the whole run."""
     return [Measurement(value)]

@@ -32,6 +32,10 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
 
     Raises:
         SpecError: the model is not a built-in one.
+
+    Returns:
+        By series, the value as printed and as corrected; of ``noise`` also with independent noises. Of the
+        dispersions b1 and b2 it is the square.
     """
     name, _, written = term.partition(":")
     beta, sigma, between, within, gradient, largest_gap = map(float, written.split(","))
@@ -67,10 +71,9 @@ def parameters_of(spec: Spec) -> int:
 
 
 def rule_of_table_three(spec: Spec, _: str) -> Measurements:
-    """ε by the rule of HDP's Table III: the ε of one party that adds noise, over the square root of their
-    number.
+    """ε by the rule of HDP's Table III: that of one noiser, over the square root of the number of noisers.
 
-    The ε of one party is by the old conversion from Rényi DP. The second argument is not used.
+    The ε of one noiser is by the old conversion from Rényi DP. The second argument is not used.
 
     Raises:
         SpecError: the noise is not stated as a multiplier.
@@ -93,6 +96,9 @@ def energy_at_clip(spec: Spec, written: str) -> Measurements:
         spec: over the air, without noise of the devices.
         written: ``PARAMETERS,ROUNDS``: number of the model's parameters, and of rounds in place of the
             spec's.
+
+    Raises:
+        SpecError: ``spec`` does not send over the air.
     """
     air, sent = _transmissions(spec, written)
     share = 1.0 if air.spec.compression is None else air.spec.compression.ratio
@@ -102,7 +108,7 @@ def energy_at_clip(spec: Spec, written: str) -> Measurements:
 def privacy_binds(spec: Spec, written: str) -> Measurements:
     """Percentage of rounds in which PFELS's privacy formula (20), and not power, limits the amplitude.
 
-    ``spec`` and ``written``: as of `energy_at_clip`.
+    ``spec``: of a star. ``written`` and errors as of `energy_at_clip`.
     """
     air, sent = _transmissions(spec, written)
     return [

@@ -34,7 +34,10 @@ class Measure:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the value follows from the spec without training, and so is the same for every seed."""
+        """Whether the value follows from the spec without training, and so is the same for every seed.
+
+        A time of this machine does not.
+        """
         return self.source != "run" and not self.is_timed
 
 

@@ -81,7 +81,10 @@ def election_seconds(spec: Spec, _: str) -> Measurements:
 
 
 def _of_zones(seconds: Mapping[int, float], zones: Mapping[int, int]) -> list[Measurement]:
-    """The series of the largest zone and of all zones; ``seconds``: of a zone, by its size."""
+    """The series of the largest zone and of all zones.
+
+    ``seconds``: of a zone, by its size; ``zones``: how many zones have that size.
+    """
     every = sum(seconds[size] * count for size, count in zones.items())
     return [Measurement(seconds[max(zones)], ONE_ZONE), Measurement(every, ALL_ZONES)]
 

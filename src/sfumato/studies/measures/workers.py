@@ -44,7 +44,8 @@ def pairs_of_workers(spec: Spec, _: str) -> Measurements:
     """ε of every worker towards every other after the last epoch: exact and as claimed.
 
     Series ``SERIES, mean``, ``SERIES, least`` and ``SERIES, largest`` are of all pairs. ``releases`` is how
-    many the exact figure charges, ``releases by the paper's count`` how many Theorem 1 counts.
+    many the exact figure charges, ``releases by the paper's count`` how many Theorem 1 counts. Pairs of which
+    the paper claims nothing have no claimed series. The second argument is not used.
     """
     workers = _Workers(spec)
     found = []
@@ -73,6 +74,10 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
     Args:
         spec: over groups.
         threat_model: ``1``: every other worker is curious; ``2``: those that share no group with the unit.
+
+    Returns:
+        Measurements with the epoch as ``at``: of each series ``SERIES`` the mean, of ``SERIES, sd`` the std;
+        none where nobody has a curious observer.
     """
     workers = _Workers(spec)
     rounds = workers.releases.rounds
@@ -94,7 +99,8 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
 def _spread(values: Sequence[float], series: str, epoch: int) -> Measurements:
     """Mean and standard deviation of ``values`` over workers that have an observer (not NaN), at ``epoch``.
 
-    Infinite without a guarantee. ``series``: names the mean; `SPREAD` is added for the deviation.
+    Infinite without a guarantee. ``series``: names the mean; `SPREAD` is added for the deviation. [] if no
+    worker has an observer.
     """
     known = np.array([value for value in values if not math.isnan(value)])
     if not len(known):
@@ -133,8 +139,9 @@ class _Workers:
         return self.releases.device_count
 
     def of_pair(self, unit: int, observer: int) -> Mapping[str, float]:
-        """By series, ε of ``unit`` towards ``observer`` after the last epoch, and how many releases it
-        charges.
+        """By series, ε of ``unit`` towards ``observer`` after the last epoch, and numbers of releases.
+
+        Both are numbers of workers, from 0. The numbers are of releases that ε is charged for.
         """
         kinds = self.releases.kinds
         key = int(kinds.of[unit]), int(kinds.of[observer])
@@ -143,8 +150,9 @@ class _Workers:
         return self._pairs[key]
 
     def _compute_pair(self, unit: int, observer: int) -> Mapping[str, float]:
-        """Compute `of_pair`: the exact ε and releases, and the paper's claims where it makes any of such
-        pairs.
+        """Compute `of_pair`: the exact ε and number of releases, and the claims of the paper.
+
+        Without claims where the paper makes none of such pairs.
         """
         pair = self.run.pair(unit, observer)
         exact = {EXACT: pair.epsilon, RELEASES: float(pair.releases)}
@@ -158,7 +166,8 @@ class _Workers:
     def claimed_after(self, epochs: int, threat_model: int) -> Mapping[str, list[float]]:
         """The claimed PwP of every worker after ``epochs`` epochs, by series; NaN where nobody is curious.
 
-        ``threat_model``: 1 or 2, as of `per_worker_over_epochs`.
+        ``threat_model``: 1 or 2, as of `per_worker_over_epochs`. Workers stand in the order of their kinds,
+        not of their numbers. Empty where the paper claims nothing.
         """
         declared = self.releases.after(epochs)
         kinds, found = declared.kinds, dict[str, list[float]]()

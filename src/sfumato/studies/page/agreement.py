@@ -19,7 +19,8 @@ _ROW = 58
 def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
     """Figures of measured values beside those that the paper states, one for each unit with several values.
 
-    ``verdicts``: on the statements.
+    ``verdicts``: on the statements. Units are percentage points and percent; a unit with a single finite
+    value has no figure.
     """
     found = []
     for unit, words in _UNITS.items():
@@ -130,7 +131,10 @@ def _whose(one: StatementVerdict) -> str:
 
 
 def measured_text(one: StatementVerdict) -> str:
-    """The value of a statement as text, with half of its 95 % interval and its unit; "–" without one."""
+    """The value of a statement as text, with half of its 95 % interval and its unit; "–" without one.
+
+    An ε is rounded up; an interval that is not known, or without width, is left out.
+    """
     if math.isnan(one.value):
         return "–"
     shown = upper_bound(one.value) if one.is_epsilon else number(one.value)
@@ -140,7 +144,10 @@ def measured_text(one: StatementVerdict) -> str:
 
 
 def expected_text(one: StatementVerdict) -> str:
-    """What the paper's statement expects, as text: a value and its tolerance, an interval or a direction."""
+    """What the paper's statement expects, as text: a value and its tolerance, an interval or a direction.
+
+    For example ``about 5 points, ± 2``, ``at least 1`` or ``rises throughout``.
+    """
     expect, tail = one.statement.expect, f" {one.unit}" if one.unit else ""
     if expect is None:
         return f"{'rises' if one.statement.rises else 'falls'} throughout"
@@ -158,10 +165,12 @@ def expected_text(one: StatementVerdict) -> str:
 
 
 def _half(one: StatementVerdict) -> float:
+    """Half of the 95 % interval of a value; 0 where it is not known or infinite."""
     half = (one.high - one.low) / 2
     return half if math.isfinite(half) else 0.0
 
 
 def _figure_of(one: StatementVerdict) -> float:
+    """The value that the paper names in a statement with an expected value."""
     assert one.statement.expect is not None
     return one.statement.expect.figure

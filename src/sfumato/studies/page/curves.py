@@ -57,12 +57,16 @@ class _Line:
 
     @property
     def hue(self) -> str:
-        """Its colour."""
+        """The hexadecimal colour of the line, by its number."""
         return colour(self.number)
 
 
 def line_figure(data: PanelData) -> Figure:
-    """The panel as lines over a numeric axis or over rounds."""
+    """The panel as lines over a numeric axis or over rounds, with intervals and the paper's values.
+
+    Intervals are 95 % over seeds. Only finite values are drawn; the caption names the lines that have
+    infinite ones.
+    """
     lines = _lines(data)
     dense = data.panel.is_over_rounds and any(len(line.x) > 12 for line in lines)
     traces = [
@@ -76,7 +80,11 @@ def line_figure(data: PanelData) -> Figure:
 
 
 def bar_figure(data: PanelData) -> Figure:
-    """The panel as groups of bars."""
+    """The panel as groups of bars, a colour for each line, with intervals and the paper's values.
+
+    Intervals are 95 % over seeds. Only finite values are drawn; the caption names the lines that have
+    infinite ones.
+    """
     lines = _lines(data)
     traces: list[Json] = []
     for number, line in enumerate(lines):
@@ -139,6 +147,9 @@ def _places(
 ) -> tuple[list[float | str], list[Mean]]:
     """The places of the values of one line on the x axis, and the values, in order.
 
+    Points without a measured value are left out. Places are rounds, numbers of the axis, or names of
+    categories.
+
     Args:
         data: of the panel.
         points: that the line goes through.
@@ -165,27 +176,35 @@ def _places(
 
 
 def _is_on(axis: StudyAxis | None, setting: object, point: StudyPoint) -> bool:
+    """Whether ``point`` has this ``setting`` of ``axis``; True without an axis."""
     return axis is None or point.settings[axis.name] == setting
 
 
 def _name(axis: StudyAxis, setting: object) -> str:
-    """A setting in the legend: cases have names, values need that of their axis."""
+    """A setting in the legend: cases have names, values need that of their axis.
+
+    An example of a value: ``ε = 2``.
+    """
     return str(setting) if axis.cases else f"{axis.words} = {setting_text(setting)}"
 
 
 def _is_numeric(axis: StudyAxis) -> bool:
+    """Whether all values of ``axis`` are numbers, and none is a truth value or a case."""
     return not axis.cases and all(isinstance(v, int | float) and not isinstance(v, bool) for v in axis.values)
 
 
 def _has_spread(data: PanelData) -> bool:
+    """Whether the rows of the panel have standard deviations over workers."""
     return any(str(name).endswith(SPREAD) for name in data.rows["series"])
 
 
 def _finite(line: _Line) -> list[tuple[float | str, Mean]]:
+    """Pairs (place, value) of ``line`` whose value is finite."""
     return [(x, one) for x, one in zip(line.x, line.values, strict=True) if math.isfinite(one.value)]
 
 
 def _error(values: Sequence[Mean], hue: str) -> Json:
+    """Plotly's error bars of half a 95 % interval in the colour ``hue``; {} where no interval has a width."""
     widths = [0.0 if math.isnan(one.half_width) else one.half_width for one in values]
     return (
         {"type": "data", "array": widths, "thickness": 1.2, "width": 4, "color": hue} if any(widths) else {}
@@ -193,7 +212,10 @@ def _error(values: Sequence[Mean], hue: str) -> Json:
 
 
 def _barred(line: _Line) -> Json:
-    """A line with error bars."""
+    """The Plotly trace of a line with error bars of half a 95 % interval.
+
+    Values that are not finite are left out.
+    """
     kept = _finite(line)
     return {
         "type": "scatter", "mode": "lines+markers", "name": text.plotly_label(line.name),

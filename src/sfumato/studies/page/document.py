@@ -21,7 +21,11 @@ from sfumato.studies.verdicts import Outcome
 
 
 def write_study_page(result: StudyResult) -> FileRecord:
-    """Write the page of a study into its folder, as one file that loads nothing else."""
+    """Write the page of a study into its folder, as one file that loads nothing else.
+
+    Returns:
+        The record of the file for the manifest.
+    """
     plan, figures = result.plan, PlacedFigures()
     study = plan.study
     subtitle = f'<p class="facts">{text.escape(f"{study.paper} · {study.figure} · {plan.name}")}</p>'
@@ -41,7 +45,7 @@ def write_study_page(result: StudyResult) -> FileRecord:
 
 
 def _top(result: StudyResult) -> str:
-    """What the study is about and what came out; notices of shortened runs and of failures."""
+    """HTML on what the study is about and what came out; notices of shortened runs and of failures."""
     plan = result.plan
     notices = []
     if plan.quick:
@@ -61,7 +65,10 @@ def _top(result: StudyResult) -> str:
 
 
 def _counts(result: StudyResult) -> str:
-    """A sentence on how many statements agree, differ and are not settled; "" without statements."""
+    """HTML of a sentence on how many statements agree, differ and are not settled.
+
+    "" without statements, and of a shortened study.
+    """
     if not result.verdicts or result.plan.quick:
         return ""
     counts = Counter(one.outcome for one in result.verdicts)
@@ -76,7 +83,10 @@ def _trains(plan: StudyPlan) -> bool:
 
 
 def _panels(result: StudyResult, figures: PlacedFigures) -> list[str]:
-    """All panels in order; neighbouring heatmaps of workers stand side by side."""
+    """A list with the HTML of all panels in order; neighbouring heatmaps of workers stand side by side.
+
+    Figures are added to ``figures``. A panel without points, as a shortened run may have, is left out.
+    """
     parts: list[str] = []
     beside: list[str] = []
     for panel in result.plan.study.panels:
@@ -97,11 +107,12 @@ def _panels(result: StudyResult, figures: PlacedFigures) -> list[str]:
 
 
 def _side_by_side(placed: list[str]) -> list[str]:
+    """A list with one HTML block that holds ``placed`` side by side; [] without any."""
     return [f'<div class="panels">{"".join(placed)}</div>'] if placed else []
 
 
 def _how(result: StudyResult) -> str:
-    """What is unstated and how it is set, the form, the grids, the cost and the command."""
+    """HTML on what is unstated and how it is set, the form, the grids, the cost and the command."""
     plan = result.plan
     study, form = plan.study, plan.study.forms[plan.form]
     lines = []
@@ -139,11 +150,12 @@ def _options(plan: StudyPlan) -> str:
 
 
 def _changes(changes: dict[str, object]) -> str:
+    """Keys of a spec and their values as text: ``key = value``, the first 8 of many."""
     return text.join_names([f"{key} = {value}" for key, value in changes.items()], 8)
 
 
 def _listed(names: list[str]) -> str:
-    """Names of settings, parted by semicolons where some have commas."""
+    """Names of settings in one text: ``a, b and c``, parted by semicolons where some have commas."""
     return "; ".join(names) if any("," in name for name in names) else text.join_names(names, 12)
 
 

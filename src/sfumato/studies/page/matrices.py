@@ -30,7 +30,11 @@ _SERIES = {EXACT: "rigorous ε", RELEASES: "releases", COUNTED: "releases by The
 
 
 def axis_heatmap(data: PanelData) -> Figure:
-    """A heatmap of the means of a measure over two axes; the means are written into the cells."""
+    """A heatmap of the means over seeds (of ε the largest) of a measure by two axes, written into the cells.
+
+    Only the first series of the panel's first measure. A cell is empty where nothing was measured or the
+    value is not finite.
+    """
     panel, measure = data.panel, data.panel.measures[0]
     across, down = data.axis(panel.x), data.axis(panel.y)
     assert across is not None
@@ -71,8 +75,8 @@ def axis_heatmap(data: PanelData) -> Figure:
 def worker_heatmaps(data: PanelData) -> list[Figure]:
     """Heatmaps of ε, or of numbers of releases, of every worker (row) towards every other (column).
 
-    One for each series. A series that is the same for all pairs has none, nor have few workers: for both see
-    `pairs_in_words`.
+    One for each series. A series that is the same for all pairs has none, nor have at most `_MOST_IN_TABLE`
+    workers: `pairs_in_words` tells of both.
     """
     matrices = _matrices(data)
     if _are_few(matrices):
@@ -181,9 +185,7 @@ def _are_few(matrices: Sequence[_Matrix]) -> bool:
 
 
 def _pair_table(data: PanelData, matrices: Sequence[_Matrix]) -> str:
-    """HTML of a table with a row for all pairs that have the same values, and a column for each of
-    ``matrices``.
-    """
+    """HTML of a table with a row for all pairs that have the same values, and a column for each matrix."""
     workers = range(len(matrices[0].values))
     pairs = [(unit, observer) for unit in workers for observer in workers if unit != observer]
     first = matrices[0].first

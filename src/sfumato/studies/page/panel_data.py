@@ -41,7 +41,10 @@ class PanelData:
 
     @classmethod
     def of(cls, plan: StudyPlan, panel: Panel, table: pd.DataFrame) -> PanelData:
-        """The panel with those rows of ``table`` that it shows."""
+        """The panel with those rows of ``table`` that it shows; ``table``: of `collect_observations`.
+
+        Of a panel with ``best`` only the best points and their rows are kept.
+        """
         name = plan.study.grid_name(panel.grid)
         axes = plan.axes(name)
         points = tuple(point for point in points_of(axes) if point.matches(panel.where))
@@ -57,7 +60,7 @@ class PanelData:
 
     @property
     def title(self) -> str:
-        """The title of the panel's first measure."""
+        """The title of the panel's first measure, with its unit."""
         return title_of_measure(self.panel.measures[0])
 
     def axis(self, name: str) -> StudyAxis | None:
@@ -83,7 +86,10 @@ class PanelData:
         return mean(last)
 
     def curve(self, point: StudyPoint, measure: str, series: str) -> list[tuple[float, Mean]]:
-        """Pairs (round, mean over seeds) of ``measure`` and ``series`` at a point, in the order of rounds."""
+        """Pairs (round, mean over seeds) of ``measure`` and ``series`` at a point, in the order of rounds.
+
+        Of ε, too, it is the mean. [] if nothing was measured.
+        """
         chosen = self._of(point, measure, series)
         found = chosen.groupby("at")["value"]
         return [(cast(float, at), mean(values)) for at, values in found]
@@ -121,7 +127,10 @@ class PanelData:
 
 
 def _best_of_each(panel: Panel, points: Sequence[StudyPoint], rows: pd.DataFrame) -> tuple[StudyPoint, ...]:
-    """Of ``points`` that are alike in the axes x, lines and per of the panel, only the best one each."""
+    """Of ``points`` that are alike in the axes x, lines and per of the panel, only the best one each.
+
+    ``rows``: of the panel's first measure. A point with a NaN among its values is never the best.
+    """
     assert panel.best is not None
     alike: dict[tuple[Any, ...], list[StudyPoint]] = {}
     x = "" if panel.is_over_rounds else panel.x
@@ -133,5 +142,8 @@ def _best_of_each(panel: Panel, points: Sequence[StudyPoint], rows: pd.DataFrame
 
 
 def setting_text(value: Any) -> str:
-    """The value of an axis as text."""
+    """The value of an axis as text.
+
+    A number with a decimal point is rounded to a few digits.
+    """
     return number(value) if isinstance(value, float) else str(value)

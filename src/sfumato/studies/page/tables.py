@@ -12,7 +12,10 @@ from sfumato.studies.study import Panel, PaperValue
 
 
 def measure_table(data: PanelData) -> str:
-    """The panel as an HTML table: a row for every point, its measures beside the paper's values."""
+    """The panel as an HTML table: a row for every point, its measures beside the paper's values.
+
+    Axes with a single value have no column. "–" stands where nothing was measured or stated.
+    """
     axes = [axis for axis in data.axes if len(axis.settings) > 1]
     columns = [(measure, series) for measure in data.panel.measures for series in data.series(measure)]
     stated = {measure: list(data.paper_values(measure)) for measure in data.panel.measures}
