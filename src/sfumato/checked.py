@@ -52,7 +52,13 @@ def statement(subject: Spec | str | Path, out: str | Path | None = None) -> Path
 def write_statement(subject: Spec | str | Path, out: str | Path | None) -> tuple[Path, Statement]:
     """Write a statement as `statement` does; returns the path of the page and the content of the statement.
 
-    ``subject``, ``out`` and errors: as of `statement`.
+    Args:
+        subject: a spec, or the folder of a run.
+        out: file of the page, ``*.html``; ``None``: ``statement.html``. The JSON is written beside it.
+
+    Raises:
+        SpecError: ``out`` has another ending; or it is ``None``, and ``statement.html`` states another plan or
+            run. Others as of `statement`.
     """
     from sfumato.report.statement.page import statement_page
     from sfumato.run_folder.reader import write_json, write_text

@@ -99,7 +99,10 @@ class _TreeFamily(_Family):
         return tree_claims(_tree_plan(plan), delta)
 
     def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
-        """The worst coalition of every size that HDP tolerates, with its ε at ``delta``; else empty."""
+        """The worst coalitions: for every class of units, one of each size that HDP tolerates, with its ε.
+
+        By class, then ascending size; ε is at ``delta``. Empty for protocols other than HDP.
+        """
         from sfumato.schedule.rows.coalitions import tolerated_coalitions
 
         return tolerated_coalitions(_tree_plan(plan), delta)
@@ -283,7 +286,15 @@ class _GroupFamily(_Family):
     def protocol(
         self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
     ) -> FederatedProtocol[Any]:
-        """The protocol that trains ``plan``, round by round, on ``engine`` with the data of ``partition``."""
+        """The protocol that trains ``plan``, round by round, on ``engine`` with the data of ``partition``.
+
+        Args:
+            plan: of overlapping groups.
+            engine: trains the workers.
+            partition: which rows each worker holds.
+            parameters: P, the length of the model's flat vector.
+            listener: hears every message, sum and model; ``None``: nobody does.
+        """
         from sfumato.protocols.groups.base import GroupedProtocol
 
         return GroupedProtocol(_group_plan(plan), engine, partition, parameters, listener)
@@ -321,7 +332,7 @@ class _GroupFamily(_Family):
         return group_record_trials(_group_plan(plan), unit, coalition, neighbours, trials)
 
     def summary(self, plan: Plan) -> PlanSummary:
-        """What ``sfumato show`` prints of a plan."""
+        """What ``sfumato show`` prints of a plan: properties, a table of the groups, and what signs mean."""
         from sfumato.cli.show_groups import GroupSummary
 
         return GroupSummary(_group_plan(plan))

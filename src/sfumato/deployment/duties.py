@@ -36,6 +36,9 @@ def taking_part(terms: CommonTerms, party: int) -> str:
 def whose_keys_were_made(terms: CommonTerms, party: int) -> tuple[str, ...]:
     """Sentences on parties whose secret keys the deployer made, as it declares, and what that means.
 
+    There is always one: also where it made none, and where it does not say. A second one is for a device
+    below an aggregator with masks, where so many others below it have such keys that the sum hides no message.
+
     Args:
         terms: of the run.
         party: number of the party that the sentences are for.

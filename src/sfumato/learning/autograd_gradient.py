@@ -46,7 +46,10 @@ class AutogradGradient:
         out.copy_(flat)
 
     def unpack(self, packed: Tensor, out: Tensor) -> None:
-        """Copy ``packed``, vectors ``[n, M]``, to ``out``: here the packed order is the flat one."""
+        """Overwrite ``out`` with ``packed``, both n vectors of M parameters, ``[n, M]``.
+
+        With this gradient the packed order is the flat one.
+        """
         out.copy_(packed)
 
     def bind(

@@ -35,7 +35,10 @@ class Headline:
         return self.title.removesuffix(" %")
 
     def figure(self, value: float) -> str:
-        """``value`` of the score as text, scaled to its unit but without it; "–" for NaN."""
+        """``value`` of the score as text without its unit; "–" for NaN.
+
+        Percentages have one decimal, other scores the digits that `sfumato.rounding.number` gives them.
+        """
         return self.text(value).removesuffix(" %")
 
     def text(self, value: float) -> str:

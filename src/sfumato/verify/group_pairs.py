@@ -181,11 +181,11 @@ class CheckedGroupPairs:
                 yield ("device", 0, int(worker)), count
 
     def unit_classes(self) -> Iterator[tuple[list[int], Counter[Any]]]:
-        """Yield the classes of workers in the same groups in every era, with the pairs of one of each.
+        """Yield the classes of workers that are in the same groups in every era, each with who observes it.
 
         Yields:
-            The numbers of the workers of a class; and for one of them the number of observers by the key of
-            the pair (`key_of`).
+            The numbers of the workers of a class, ascending; and how many observers its first worker has of
+            each kind, by the key that `key_of` gives the pair of this worker and the observer.
         """
         for kind, unit in enumerate(self.first):
             found = Counter[Any]()

@@ -81,5 +81,13 @@ class Moments:
 
 @lru_cache(maxsize=64)
 def moments_of(part: GridLosses, interval: float) -> Moments:
-    """The moments of ``part``, on a grid of ``interval`` nats; the last results are kept."""
+    """Upper bounds of the exponential moments ln E e^(power · loss) of ``part``, for any real ``power``.
+
+    Args:
+        part: masses of losses on the grid, of which point number i is a loss of i times ``interval``.
+        interval: width of the grid, in nats.
+
+    Returns:
+        The same object for the same arguments, as long as it is among the last that were asked for.
+    """
     return Moments(part, interval)

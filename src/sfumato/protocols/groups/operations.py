@@ -310,7 +310,10 @@ class GroupOperations:
         return Sums(self.plan.groups.count, self.parameters, grid, self.ranks)
 
     def values(self, sums: Sums) -> Tensor:
-        """``sums`` of each group's messages as float64 ``[M, P]``, added up over all ranks; called once."""
+        """``sums`` of each group's messages as float64 ``[M, P]`` of M groups, added up over all ranks.
+
+        To be called once for the sums of a round, by every rank.
+        """
         return sums.values().to(self.device)
 
     def averages(self, sums: Tensor) -> Tensor:

@@ -53,7 +53,10 @@ def percent_by_round(folder: PointFolder, column: str) -> Measurements:
 
 
 def by_round(folder: PointFolder, column: str) -> Measurements:
-    """Every measured value of ``column`` of the metrics, with its round; [] if there is none."""
+    """The values of ``column`` of the metrics as measurements, each ``at`` its round, by ascending round.
+
+    Rounds in which it was not measured are left out. [] if there are none, or no such column.
+    """
     measured = metric_by_round(folder.run, column).dropna()
     return [Measurement(value, at=float(at)) for at, value in zip(measured.index, measured, strict=True)]
 
