@@ -57,8 +57,8 @@ def write_statement(subject: Spec | str | Path, out: str | Path | None) -> tuple
         out: file of the page, ``*.html``; ``None``: ``statement.html``. The JSON is written beside it.
 
     Raises:
-        SpecError: ``out`` has another ending; or it is ``None``, and ``statement.html`` states another plan or
-            run. Others as of `statement`.
+        SpecError: ``out`` has another ending; or ``statement.html``, by default, states another plan;
+            others as of `statement`.
     """
     from sfumato.report.statement.page import statement_page
     from sfumato.run_folder.reader import write_json, write_text

@@ -99,10 +99,7 @@ class _TreeFamily(_Family):
         return tree_claims(_tree_plan(plan), delta)
 
     def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
-        """The worst coalitions: for every class of units, one of each size that HDP tolerates, with its ε.
-
-        By class, then ascending size; ε is at ``delta``. Empty for protocols other than HDP.
-        """
+        """Of HDP: for every class of units the worst coalition of each tolerated size, with ε at ``delta``."""
         from sfumato.schedule.rows.coalitions import tolerated_coalitions
 
         return tolerated_coalitions(_tree_plan(plan), delta)
@@ -286,15 +283,7 @@ class _GroupFamily(_Family):
     def protocol(
         self, plan: Plan, engine: Engine, partition: Partition, parameters: int, listener: Listener | None
     ) -> FederatedProtocol[Any]:
-        """The protocol that trains ``plan``, round by round, on ``engine`` with the data of ``partition``.
-
-        Args:
-            plan: of overlapping groups.
-            engine: trains the workers.
-            partition: which rows each worker holds.
-            parameters: P, the length of the model's flat vector.
-            listener: hears every message, sum and model; ``None``: nobody does.
-        """
+        """The protocol that trains ``plan`` on ``engine``; ``listener``, if any, hears every message."""
         from sfumato.protocols.groups.base import GroupedProtocol
 
         return GroupedProtocol(_group_plan(plan), engine, partition, parameters, listener)

@@ -47,8 +47,8 @@ def bound_terms(
 def advised_ratio(plan: TreePlan, parameters: int) -> float | None:
     """The ratio k/d, of 0.05, 0.1, …, 1, for which PFELS's bound (23) is least, with this plan's channels.
 
-    Channels are those of up to 100 rounds. ``None`` where nothing is sent over the air, or power control is not
-    by PFELS's (36).
+    Channels are those of up to 100 rounds. ``None`` where nothing is sent over the air, or power control is
+    not by PFELS's (36).
 
     Args:
         plan: with the channels of all rounds.

@@ -37,7 +37,7 @@ def whose_keys_were_made(terms: CommonTerms, party: int) -> tuple[str, ...]:
     """Sentences on parties whose secret keys the deployer made, as it declares, and what that means.
 
     There is always one: also where it made none, and where it does not say. A second one is for a device
-    below an aggregator with masks, where so many others below it have such keys that the sum hides no message.
+    below an aggregator with masks, where so many others there have such keys that the sum hides no message.
 
     Args:
         terms: of the run.

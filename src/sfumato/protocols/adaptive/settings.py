@@ -189,8 +189,8 @@ class SettingsChoice:
             account: what the privacy filter has charged.
 
         Returns:
-            The settings with noise, and "". Where no noise makes this round possible, settings that must not be
-            used, and the reason.
+            The settings with noise, and "". Where no noise makes this round possible, settings that must not
+            be used, and the reason.
         """
         noised, why = self._within_budget(settings, number, done, account)
         return noised, why or self._why_outside_ring(noised, number)
