@@ -99,7 +99,7 @@ class _TreeFamily(_Family):
         return tree_claims(_tree_plan(plan), delta)
 
     def coalitions(self, plan: Plan, delta: float) -> tuple[Coalition, ...]:
-        """Of HDP: for every class of units the worst coalition of each tolerated size, with ε at ``delta``."""
+        """Of HDP: for every class of units the worst coalition of each tolerated size; ε is at ``delta``."""
         from sfumato.schedule.rows.coalitions import tolerated_coalitions
 
         return tolerated_coalitions(_tree_plan(plan), delta)
