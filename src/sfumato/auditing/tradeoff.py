@@ -347,9 +347,9 @@ def _candidate_thresholds(scores: Scores) -> FloatArray:
 
 
 def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tuple[FloatArray, FloatArray]:
-    """A lower bound of the true-positive and an upper bound of the false-positive rate at each threshold.
+    """Lower bounds of the true-positive, upper bounds of the false-positive rate at ``thresholds`` ``[n]``.
 
-    At a threshold both hold together with probability at least 1 - ``error``.
+    Each ``[n]``. At a threshold both hold together with probability at least 1 - ``error``.
     """
     false, hits = scores.counts_above(thresholds)
     return (

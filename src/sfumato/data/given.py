@@ -116,7 +116,7 @@ def _collected(source: str, data: Any) -> tuple[NDArray[Any], ...]:
     ``source`` is named in messages.
 
     Raises:
-        SpecError: it cannot be read, or items have different lengths.
+        SpecError: it cannot be read, has no items, or items have different lengths.
     """
 
     def collect() -> tuple[NDArray[Any], ...]:

@@ -156,7 +156,10 @@ def masks_of(model: nn.Module) -> Masks | None:
 
 @contextmanager
 def applied_masks(model: nn.Module, masks: Sequence[Tensor]) -> Iterator[None]:
-    """Context in which one forward pass of ``model`` uses ``masks``, one for each call of a dropout layer."""
+    """Context in which one forward pass of ``model`` uses ``masks``, one for each call of a dropout layer.
+
+    Without masks, or where ``model`` has no such layer, nothing is multiplied.
+    """
     found = masks_of(model) if masks else None
     if found is None:
         yield
