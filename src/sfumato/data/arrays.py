@@ -115,7 +115,11 @@ def _named_arrays(
 
 
 def _label_of(columns: Columns) -> str | None:
-    """The name of the array of labels; ``None`` where next tokens are predicted."""
+    """The name of the array of labels; ``None`` where next tokens are predicted.
+
+    Raises:
+        SpecError: the spec names several.
+    """
     if columns.task == "next-token":
         return None
     if isinstance(columns.label, tuple):
@@ -247,7 +251,11 @@ def _site_names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
 
 
 def _headers_of_arrays(path: Path) -> Mapping[str, ArrayHeader]:
-    """Array name to shape and type, of all arrays in an ``.npz`` file."""
+    """Array name to shape and type, of all arrays in an ``.npz`` file.
+
+    Raises:
+        DataError: the file cannot be read, or an array holds Python objects or too many values.
+    """
     found = {}
     try:
         with zipfile.ZipFile(path) as archive:

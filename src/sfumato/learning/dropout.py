@@ -254,6 +254,9 @@ def _call(layer: SeededDropout, of_two: tuple[int, ...], of_three: tuple[int, ..
         layer: that calls.
         of_two: shape of the mask for two examples.
         of_three: for three; what differs is the size of the batch.
+
+    Raises:
+        SpecError: not exactly one axis counts the examples.
     """
     axes = [i for i, sizes in enumerate(zip(of_two, of_three, strict=False)) if sizes == (2, 3)]
     if len(axes) == 1:
