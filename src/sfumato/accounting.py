@@ -294,6 +294,9 @@ def _guarantees_of_kind(
     """The guarantees towards observers of the kind ``observer``, trusted ones only if there are no others.
 
     ``unit``: only of this one; ``delta`` and ``curve``: as of `account`.
+
+    Raises:
+        SpecError: nobody in the topology is of that kind, or there is no such unit.
     """
     if unit is None:
         asked = [(kind, pair) for kind in unit_kinds(plan) for pair in _pair_classes(plan, kind)]

@@ -76,7 +76,11 @@ def write_statement(subject: Spec | str | Path, out: str | Path | None) -> tuple
 
 
 def _refuse_to_replace(page: Path, found: Statement) -> None:
-    """Refuse to replace a statement of another plan or run by ``found``, where nobody named the file."""
+    """Refuse to replace a statement of another plan or run by ``found``, where nobody named the file.
+
+    Raises:
+        SpecError: the file at ``page``, or the JSON beside it, is such a statement, or something else.
+    """
     from sfumato.user_text import parse_json, read_text
 
     beside = page.with_suffix(".json")

@@ -81,6 +81,8 @@ class EdgeProblem:
     def minimise(self, steps: IntArray) -> EdgeChoice:
         """The exact minimum of P over ``steps``, the candidates for tau, and the participants of every edge.
 
+        ``steps``: local steps a round, ``[candidates]``; of equal optima the first counts.
+
         Raises:
             ValueError: no candidate.
         """

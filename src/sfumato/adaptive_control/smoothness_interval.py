@@ -116,6 +116,6 @@ class Moves:
         return added
 
     def _unknown(self, along: FloatArray) -> float:
-        """Energy a round of noise whose variance is not known, from the asymmetry of A; at least 0."""
+        """Energy a round of noise of unknown variance, from the asymmetry of A, ``along``; at least 0."""
         next_to = float(np.sum(np.diag(along, 1) - np.diag(along, -1)))
         return max(0.0, next_to / float(self.lengths[1:-1].sum()))

@@ -73,7 +73,7 @@ class Simulation:
 
 
 def _clipped_to_norm(vector: Tensor, norm: float) -> Tensor:
-    """``vector``, shortened to ``norm`` where it is longer; differentiable."""
+    """``vector`` ``[M]``, shortened to l2 length ``norm`` where it is longer; differentiable."""
     return vector * (norm / torch.sqrt(vector.square().sum() + _TINY)).clamp(max=1.0)
 
 

@@ -63,7 +63,7 @@ def ssim(images: Tensor, originals: Tensor) -> FloatArray:
 
 
 def _gaussian_window(width: int) -> Tensor:
-    """The window of SSIM, at most ``width`` pixels a side, normalised to a sum of 1."""
+    """The window of SSIM, float64 ``[w, w]`` with a sum of 1; w is ``width``, or one less if that is even."""
     width -= 1 - width % 2
     offsets = torch.arange(width, dtype=torch.float64) - width // 2
     line = torch.exp(-(offsets**2) / (2 * _SIGMA**2))
@@ -106,7 +106,10 @@ def lpips_score() -> tuple[Callable[[Tensor, Tensor], FloatArray] | None, str]:
 
 
 def _scaled_for_lpips(images: Tensor) -> Tensor:
-    """``images`` with three channels from -1 to 1, and at least 64 pixels a side, as AlexNet needs."""
+    """``images`` ``[n, 1 or 3, H, W]`` with three channels from -1 to 1, and 64 pixels a side or more.
+
+    AlexNet needs that size: pixels of smaller images are repeated.
+    """
     colour = images.float().expand(-1, 3, -1, -1) * 2 - 1
     scale = max(1, -(-64 // min(images.shape[2:])))
     return colour.repeat_interleave(scale, dim=2).repeat_interleave(scale, dim=3)

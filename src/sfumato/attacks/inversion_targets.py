@@ -50,7 +50,7 @@ class InversionTarget:
 
     @property
     def rows(self) -> IntArray:
-        """Numbers of the training rows that the target's devices used, each once, ascending."""
+        """Numbers of the training rows that the target's devices used, each once, ascending, ``[n]``."""
         valid = torch.arange(self.batches.width) < self.batches.counts[:, :, None]
         return np.asarray(torch.unique(self.batches.rows[valid]).numpy(), dtype=np.int64)
 

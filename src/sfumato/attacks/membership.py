@@ -79,7 +79,7 @@ class MemberSplit:
 
     @property
     def rows(self) -> IntArray:
-        """Row numbers of the members, then of the non-members."""
+        """Row numbers of the members, then of the non-members, ``[members + non-members]``."""
         return np.concatenate([self.members, self.non_members])
 
 

@@ -157,7 +157,7 @@ class ROC:
         }
 
     def _corners(self) -> IntArray:
-        """Indices of the best point at every false-positive rate, without those that neighbours imply."""
+        """Ascending indices of the best point at every false-positive rate but those that others imply."""
         best = np.append(np.flatnonzero(np.diff(self.false_positives)), len(self.false_positives) - 1)
         rises = np.flatnonzero(np.diff(self.true_positives[best], prepend=-1))
         kept = np.union1d(best[rises], best[[-1]])
@@ -167,7 +167,7 @@ class ROC:
 def pooled_roc(curves: Sequence[tuple[FloatArray, FloatArray]]) -> ROC:
     """One ROC curve of the trials of several targets.
 
-    ``curves``: for each target the scores of members and of non-members, higher for members.
+    ``curves``: for each target the scores ``[members]`` and ``[non-members]``, higher for members.
     """
     return ROC.of(np.concatenate([a for a, _ in curves]), np.concatenate([b for _, b in curves]))
 

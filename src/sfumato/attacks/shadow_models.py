@@ -93,9 +93,10 @@ class Population:
         return np.concatenate(found), np.concatenate(partners)
 
     def rows_of_same_labels(self, rows: IntArray, among: IntArray, rng: np.random.Generator) -> IntArray:
-        """Draw a row of ``among`` for each of ``rows``, with its label; repeated if there are too few.
+        """Draw as many rows of ``among`` of each label as ``rows`` has, in ascending order of labels.
 
-        For a label that ``among`` lacks, rows of any label are used.
+        Rows are drawn again where ``among`` has too few of a label; for a label that it lacks, rows of any
+        label are drawn. All, the result ``[len(rows)]`` too, are numbers of training rows.
         """
         found = []
         for label, count in zip(*np.unique(self.labels[rows], return_counts=True), strict=True):

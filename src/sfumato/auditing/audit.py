@@ -198,9 +198,12 @@ def _attack_on_messages(
 
 
 def _pairs_to_attack(plan: Plan, observers: Sequence[str]) -> list[MonitoredPair]:
-    """For every kind of unit and every observer, the pair with the largest finite ε.
+    """For every kind of unit and every observer, the pair with the largest finite ε; infinite if none is.
 
     Where examples are clipped no device is attacked: devices have no guarantee.
+
+    Raises:
+        SpecError: an observer that does not exist, or who leaves nobody to protect.
     """
 
     def guarantee(unit: str, observer: str) -> Guarantee:

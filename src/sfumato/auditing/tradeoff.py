@@ -347,9 +347,9 @@ def _candidate_thresholds(scores: Scores) -> FloatArray:
 
 
 def _rate_bounds(scores: Scores, thresholds: npt.ArrayLike, error: float) -> tuple[FloatArray, FloatArray]:
-    """A lower bound of the true-positive and an upper bound of the false-positive rate at each threshold.
+    """Lower bounds of the true-positive, upper bounds of the false-positive rate at ``thresholds`` ``[n]``.
 
-    At a threshold both hold together with probability at least 1 - ``error``.
+    Each ``[n]``. At a threshold both hold together with probability at least 1 - ``error``.
     """
     false, hits = scores.counts_above(thresholds)
     return (
@@ -390,7 +390,7 @@ def largest_probability(hits: npt.ArrayLike, trials: int, *, error: float) -> Fl
 
 
 def _checked_counts(hits: npt.ArrayLike, trials: int, error: float) -> FloatArray:
-    """``hits`` as an array, checked to lie between 0 and ``trials``; ``error`` is checked too."""
+    """``hits`` as an array; ValueError unless all are 0 to ``trials`` and ``error`` is between 0 and 1."""
     k = np.asarray(hits, dtype=np.float64)
     if not (trials > 0 and np.all((k >= 0) & (k <= trials))):
         raise ValueError(f"hits: got {k.tolist()} of {trials} trials; must be 0 to trials, of one or more")

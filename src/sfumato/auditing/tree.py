@@ -298,7 +298,8 @@ class TreeHarness:
         """The largest norm of an update before aggregation ``index`` that every one of ``devices`` may send.
 
         A message that repeats the whole round is the sum of its updates. Where each step is clipped, its
-        bound is that of the sum, and the earlier updates count against it. ``number``: of the round.
+        bound is that of the sum, and the earlier updates count against it. ``number``: of the
+        round; ``devices``: numbers of one or more.
         """
         plan = self._plan.at(number)
         if plan.spec.privacy.clips_examples:  # what one example can do, drawn for every step
@@ -325,7 +326,8 @@ class TreeHarness:
 def _discarded_sums(plan: TreePlan, number: int, index: int, chosen: IntArray) -> dict[int, IntArray]:
     """By zone whose sum was discarded, the devices in the sum that its failed supernode received.
 
-    ``number``, ``index``: of round and aggregation; ``chosen``: the participants.
+    {} where no sum was discarded. ``number``, ``index``: of round and aggregation; ``chosen``: numbers of
+    the participants ``[P]``.
     """
     turnout, leaves = turnout_of(plan, number, index, chosen), plan.tree.leaves_of(chosen)
     return {

@@ -38,7 +38,7 @@ def unmasking_nodes(
         tree: the network.
         hops: the transport of messages to the nodes of each tier.
         faults: the section of the spec; it may set the threshold of shares.
-        chosen: indices of the participants.
+        chosen: indices of the participants, ``[P]``.
         coalition: the colluding observers.
     """
     found = set()

@@ -33,7 +33,10 @@ class AnswerAbove:
     sends: float
 
     def __call__(self, models: Tensor, updates: Tensor) -> Tensor:
-        """Return ``updates`` with the answer in every coordinate in which ``models`` exceed the threshold."""
+        """Return ``updates`` with the answer in every coordinate in which ``models`` exceed the threshold.
+
+        Both, and the result, are ``[p, M]``.
+        """
         return torch.where(models > self.above, torch.full_like(updates, self.sends), updates)
 
 
@@ -102,7 +105,10 @@ class WorstCaseEngine:
 def _add_step_noise_(
     task: LocalTask, updates: Tensor, rows: npt.NDArray[np.int64], batches: BatchPlan
 ) -> None:
-    """Add to ``updates``, in place, the sum that noise at local steps leaves in each."""
+    """Add to ``updates`` ``[p, M]``, in place, the sum that noise at local steps, if any, leaves in each.
+
+    ``rows``: indices ``[p]`` of the devices in ``batches``.
+    """
     if task.step_noise is None:
         return
     add_ = task.step_noise.of(rows.tolist())

@@ -115,7 +115,11 @@ def _named_arrays(
 
 
 def _label_of(columns: Columns) -> str | None:
-    """The name of the array of labels; ``None`` where next tokens are predicted."""
+    """The name of the array of labels; ``None`` where next tokens are predicted.
+
+    Raises:
+        SpecError: the spec names several.
+    """
     if columns.task == "next-token":
         return None
     if isinstance(columns.label, tuple):
@@ -226,12 +230,16 @@ def _checked_labels(name: str, labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def _group_numbers(groups: NDArray[Any]) -> NDArray[np.int64]:
-    """The group of every row as a number from 0."""
+    """The place, from 0, of every row's group among the sorted different ones: int64 ``[n]``."""
     return np.unique(groups, return_inverse=True)[1].astype(np.int64)
 
 
 def _site_names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
-    """The name of the site of every row as text; `DataError` where one has none."""
+    """The name of the site of every row as text ``[n]``, without white space around it.
+
+    Raises:
+        DataError: a row has no site, or ``sites`` are neither text nor whole numbers.
+    """
     whole = sites.dtype.kind in "iuU"
     if not whole and not all(isinstance(site, str | int) for site in sites.tolist()):
         raise DataError(f"{name}: sites must be text or whole numbers, not {sites.dtype}")
@@ -243,7 +251,11 @@ def _site_names(name: str, sites: NDArray[Any]) -> NDArray[np.str_]:
 
 
 def _headers_of_arrays(path: Path) -> Mapping[str, ArrayHeader]:
-    """Array name to shape and type, of all arrays in an ``.npz`` file."""
+    """Array name to shape and type, of all arrays in an ``.npz`` file.
+
+    Raises:
+        DataError: the file cannot be read, or an array holds Python objects or too many values.
+    """
     found = {}
     try:
         with zipfile.ZipFile(path) as archive:

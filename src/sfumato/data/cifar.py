@@ -68,6 +68,9 @@ def _release(folder: Path) -> tuple[dict[str, tuple[str, ...]], int, int]:
     """Which release is in ``folder``, as three facts.
 
     Its file names by split, the number of label bytes of a row, and the number of classes.
+
+    Raises:
+        DataError: a file of it is missing.
     """
     found = next(one for one in _RELEASES if (folder / one[0]["train"][0]).is_file())
     missing = [name for names in found[0].values() for name in names if not (folder / name).is_file()]
@@ -77,7 +80,11 @@ def _release(folder: Path) -> tuple[dict[str, tuple[str, ...]], int, int]:
 
 
 def _rows(folder: Path, split: str) -> NDArray[np.uint8]:
-    """All rows of a split: labels, then pixels, ``[N, labels + 3072]``."""
+    """All rows of a split: labels, then pixels, ``[N, labels + 3072]``.
+
+    Raises:
+        DataError: a file is missing, damaged or cannot be read.
+    """
     files, labels, classes = _release(folder)
     parts = []
     for name in files[split]:

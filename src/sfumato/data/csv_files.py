@@ -110,7 +110,11 @@ def _refuse_other_separator(path: Path, headings: str, written: CsvFormat) -> No
 
 
 def _first_lines(path: Path) -> tuple[str, str]:
-    """The line of headings and the first row of a file, without line ends; "" for a line that is missing."""
+    """The line of headings and the first row of a file, without line ends; "" for a line that is missing.
+
+    Raises:
+        DataError: the file cannot be opened.
+    """
     try:
         with path.open(encoding="utf-8-sig", errors="replace") as file:
             headings = file.readline().rstrip("\r\n")
@@ -120,7 +124,11 @@ def _first_lines(path: Path) -> tuple[str, str]:
 
 
 def _refuse_text(path: Path, name: str, texts: list[Any], written: CsvFormat) -> None:
-    """Refuse the first of ``texts``, the values of column ``name``, that is no number."""
+    """Refuse the first of ``texts``, the values of column ``name``, that is no number.
+
+    Raises:
+        DataError: there is one.
+    """
     for row, text in enumerate(texts):
         if not is_number(text.replace(written.decimal, ".")):
             said = f"{path}: row {row + 1:,}, column {name!r}: got {text!r}; every feature must be a number"

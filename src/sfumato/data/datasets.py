@@ -89,7 +89,12 @@ def _load_synthetic(place: DataLocation, request: Request) -> Dataset:
 
 
 def _load_from_factory(place: DataLocation, request: Request) -> Dataset:
-    """The data set that a factory of the user's own returns, checked."""
+    """The data set that a factory of the user's own returns, checked.
+
+    Raises:
+        SpecError: the factory is not found, fails, or returns something else than a `Dataset`.
+        DataError: the parts of the data set do not fit together.
+    """
     where = "data.source"
     factory = find_factory(where, place.source)
     made = call_user_code(where, place.source, "the factory failed", lambda: factory())
@@ -339,7 +344,11 @@ def _of_bytes(source: str, train: _Images, test: _Images) -> Dataset:
 
 
 def _load_hub(train: HubSplit, test: HubSplit | None, source: str, request: Request) -> Dataset:
-    """The data set, named ``source``, in the splits ``train`` and ``test`` of a Hub data set."""
+    """The data set, named ``source``, in the splits ``train`` and ``test`` of a Hub data set.
+
+    Raises:
+        DataError: training and test examples differ in shape, or rows do not suit the request.
+    """
     split = _split_labels(train, test, request)
     if test is None:
         features = hub.read_features(train, split.rows)

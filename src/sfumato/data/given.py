@@ -91,6 +91,10 @@ def _of_arrays(source: str, parts: tuple[Any, ...], columns: Columns) -> Rows:
     """The rows in ``parts``, a tuple of arrays: features, labels and perhaps sites.
 
     ``source`` is for messages.
+
+    Raises:
+        SpecError: they are not two or three, or the first is a single number.
+        DataError: they do not fit together.
     """
     from sfumato.data.arrays import ArrayHeader, array_rows
 
@@ -116,7 +120,7 @@ def _collected(source: str, data: Any) -> tuple[NDArray[Any], ...]:
     ``source`` is named in messages.
 
     Raises:
-        SpecError: it cannot be read, or items have different lengths.
+        SpecError: it cannot be read, has no items, or items have different lengths.
     """
 
     def collect() -> tuple[NDArray[Any], ...]:

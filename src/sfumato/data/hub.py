@@ -259,6 +259,10 @@ def _splits_of(splits: Any, columns: Columns, where: str) -> tuple[HubSplit, Hub
     """The training split and, where there is one, the test split, with their columns found.
 
     ``where``: the source, for messages.
+
+    Raises:
+        SpecError: a column that the data have not, or whose values are neither images nor numbers.
+        DataError: there is no training split, or it is empty.
     """
     if "train" not in splits or len(splits["train"]) == 0:
         raise DataError(
@@ -358,7 +362,11 @@ def _values_of_column(split: HubSplit, name: str) -> NDArray[Any]:
 
 
 def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.float32]]:
-    """Yield the images of the column ``name`` in blocks ``[n, C, H, W]``, pixels from 0 to 1."""
+    """Yield the images of the column ``name`` in blocks ``[n, C, H, W]``, pixels from 0 to 1.
+
+    Raises:
+        DataError: a row has no image, or one of another size or of a mode that is not known.
+    """
     for batch in rows.iter(_BATCH):
         images = batch[name]
         if any(image is None for image in images):
@@ -378,7 +386,11 @@ def _decode_images(rows: datasets.Dataset, name: str) -> Iterator[NDArray[np.flo
 
 
 def _decode_vectors(rows: datasets.Dataset, name: str, *, are_tokens: bool) -> Iterator[NDArray[np.float32]]:
-    """Yield the vectors of column ``name`` in blocks ``[n, ...]``; bytes but tokens are scaled to 1."""
+    """Yield the vectors of column ``name`` in blocks ``[n, ...]``; bytes but tokens are scaled to 1.
+
+    Raises:
+        DataError: a value is missing, or vectors differ in length.
+    """
     for batch in rows.with_format("numpy").iter(_BATCH):
         values = np.asarray(batch[name])
         if values.dtype.kind not in "iuf":

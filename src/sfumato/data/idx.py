@@ -106,7 +106,11 @@ def _find_file(folder: Path, split: str, content: str) -> Path:
 
 
 def _read_file(path: Path, magic: bytes) -> NDArray[np.uint8]:
-    """The array in an IDX file, plain or gzipped; ``magic``: the four bytes that it must begin with."""
+    """The array in an IDX file, plain or gzipped; ``magic``: the four bytes that it must begin with.
+
+    Raises:
+        DataError: it cannot be read, or is not as long as its header says.
+    """
     header = 4 + 4 * magic[3]
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -128,7 +132,11 @@ def _read_file(path: Path, magic: bytes) -> NDArray[np.uint8]:
 
 
 def _shape_in_header(path: Path, raw: bytes, magic: bytes) -> tuple[int, ...]:
-    """The shape that ``raw``, the first bytes of an IDX file, states; ``magic``: how it must begin."""
+    """The shape that ``raw``, the first bytes of an IDX file, states; ``magic``: how it must begin.
+
+    Raises:
+        DataError: it begins otherwise, or is too short.
+    """
     if raw[:4] != magic or len(raw) < 4 + 4 * magic[3]:
         raise DataError(f"{path}: not an IDX file of unsigned bytes in {magic[3]} dimensions; fetch it again")
     return tuple(int(n) for n in np.frombuffer(raw, ">u4", count=magic[3], offset=4))

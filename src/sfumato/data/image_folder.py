@@ -82,6 +82,9 @@ def _read_images(
     """The images at ``paths`` with the numbers ``rows``, ``[n, C, H, W]``, pixels from 0 to 1.
 
     ``shape``: that each must have, ``(C, H, W)``.
+
+    Raises:
+        DataError: an image cannot be read, or has another shape.
     """
     found = np.empty((len(rows), *shape), np.float32)
     for number, row in enumerate(rows.tolist()):

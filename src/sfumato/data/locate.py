@@ -267,6 +267,10 @@ def _search(source: str, examples: int | None) -> DataLocation:
     """The location of ``source``: synthetic, built in, a folder, a file, a factory or the Hub.
 
     ``examples``: training rows to make, for ``synthetic``.
+
+    Raises:
+        SpecError: it stands for nothing, or ``synthetic`` has no ``examples``.
+        DataError: a folder that does not exist, or whose files have no form that is read.
     """
     if source == "synthetic":
         if examples is None or examples < 1:

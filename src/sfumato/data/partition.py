@@ -89,7 +89,7 @@ class Partition:
     def persons_of(self, devices: Iterable[int]) -> list[IntArray] | None:
         """For each device: where in `indices` each person's rows begin, and where the last one's end.
 
-        ``None`` where the data name no persons.
+        Counted from the device's first row, ``[persons + 1]`` each. ``None`` where the data name no persons.
         """
         if self.persons is None:
             return None
@@ -341,7 +341,7 @@ class _Step:
     def deal(
         self, rows: RowNumbers, labels: Labels, groups: IntArray | None, weights: IntArray
     ) -> tuple[RowNumbers, IntArray]:
-        """Deal ``rows`` to the parts; returns them in the order of their parts, and the parts' sizes."""
+        """Deal ``rows`` to parts of ``weights`` ``[parts]``; returns them part by part, and their sizes."""
         if isinstance(self.rule, IidPartition):  # asks for neither, and there may be very many
             own_labels, own_groups, pool = labels[:0], None, Pool(len(rows))
         else:
@@ -370,7 +370,7 @@ class _Step:
     def deal_inside(
         self, blocks: Sequence[RowNumbers], labels: Labels, groups: IntArray | None, weights: IntArray
     ) -> tuple[RowNumbers, IntArray]:
-        """Deal the rows of each edge, ``blocks``, to its devices; returns rows in their order, and sizes."""
+        """Deal the rows of each edge, ``blocks``, to its devices; returns rows and sizes, edge by edge."""
         inside = [
             replace(self, key=(_INSIDE, edge)).deal(block, labels, groups, np.ones(count, np.int64))
             for edge, (block, count) in enumerate(zip(blocks, weights.tolist(), strict=True))

@@ -123,7 +123,7 @@ def _names(spec: Spec) -> _Named | None:
 
 
 def _one_device_for_each_site(found: tuple[str, ...], devices: int) -> IntArray:
-    """The number of the device of every site of ``found``, in order.
+    """The number of the device of every site of ``found``, in order: 0, 1, ..., int64 ``[sites]``.
 
     Raises:
         SpecError: there are not as many devices as sites.
@@ -138,10 +138,10 @@ def _one_device_for_each_site(found: tuple[str, ...], devices: int) -> IntArray:
 
 
 def _places_by_name(found: tuple[str, ...], named: _Named) -> IntArray:
-    """The index of the place of every site of ``found``, by its name.
+    """The index of the place of every site of ``found``, by its name, int64 ``[sites]``.
 
     Raises:
-        SpecError: names do not match.
+        SpecError: a site is not in the topology, or a place of it has no rows.
     """
     names, what, key = named.names, named.what, named.key
     only_data = [name for name in found if name not in names]

@@ -193,9 +193,10 @@ def facts_of(
 
 
 def count_occurrences(numbers: NDArray[np.integer[Any]], least: int = 0) -> NDArray[np.int64]:
-    """How often each of 0, 1, ... occurs in ``numbers``, with at least ``least`` entries.
+    """How often each of 0, 1, ... occurs in ``numbers`` ``[n]``, int64.
 
-    Counts block by block: ``numpy.bincount`` would copy all numbers to int64 at once.
+    The result has ``least`` entries, or one more than the largest number. Counts block by block:
+    ``numpy.bincount`` would copy all numbers to int64 at once.
     """
     found = np.zeros(max(least, int(numbers.max()) + 1 if len(numbers) else 0), np.int64)
     for first in range(0, len(numbers), _COUNTED_AT_ONCE):
@@ -213,7 +214,7 @@ def _sites(
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
     """The number of the site of each of ``rows``, and the names of all sites; (``None``, ()) without sites.
 
-    A site may have test rows only.
+    ``rows`` ``[n]``: of the split; ``sites``: of all rows. A site may have test rows only.
     """
     if sites is None:
         return None, ()

@@ -298,7 +298,11 @@ def _text_column(table: ColumnTable, name: str, what: str) -> NDArray[np.str_]:
 
 
 def _test_marks(table: ColumnTable, name: str) -> NDArray[np.bool_]:
-    """Whether each row is a test row ``[N]``, from ``name``, a column of truth values."""
+    """Whether each row is a test row ``[N]``, from ``name``, a column of truth values.
+
+    Raises:
+        DataError: a value is not one of true, false, 1, 0, test and train, in any case.
+    """
     texts = _text_column(table, name, "test set or not").tolist()
     for row, text in enumerate(texts):
         if text.lower() not in _TESTED:

@@ -90,7 +90,11 @@ def regrouped(
 
 
 def _order_of_members(members: tuple[tuple[int, ...], ...], devices: IntArray) -> IntArray:
-    """The order of shares that lists them zone by zone, as ``members`` says."""
+    """The order ``[N]`` of shares that lists them zone by zone, as ``members`` says.
+
+    Raises:
+        SpecError: zones of other sizes than ``devices`` ``[zones]``, or a share that is not named once.
+    """
     sizes = [len(zone) for zone in members]
     if sizes != devices.tolist():
         listed = f"must list {len(devices)} zones of the sizes that topology gives: {_sizes_as_text(devices)}"

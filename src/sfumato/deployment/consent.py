@@ -357,6 +357,9 @@ def _require_within(
     """Refuse a row of the account that exceeds ``consent``; ``name``: of the device, for the message.
 
     ``trusts``: the observer's public key in hexadecimal digits, if the spec trusts it; else ``None``.
+
+    Raises:
+        ConsentRefusedError: it exceeds it, or ``consent`` says nothing of such a row.
     """
     allowed = consent.epsilon.get(row.unit_kind, {}).get(row.relation.kind)  # type: ignore[call-overload]
     if isinstance(allowed, tuple):

@@ -113,7 +113,11 @@ class EdgeParty:
         return following if done is None or done.missing else self._aggregated(done)
 
     def _asked(self, data: bytes) -> list[bytes]:
-        """Begin the round that the cloud asks for in frame ``data``; returns the frames to send."""
+        """Begin the round that the cloud asks for in frame ``data``; returns the frames to send.
+
+        Raises:
+            OutOfOrderMessageError: the position is not the cloud's, or it is not its turn.
+        """
         terms, memory = self._terms, self._memory
         position, attempt, model = self._parent.question(data)
         if position.aggregation != terms.last:  # others are recorded too, and are the edge's own business

@@ -60,6 +60,9 @@ class BetweenGroups:
         Returns:
             Those that still wait for an answer, likewise. A worker that answered nobody has none: some of its
             masters have not asked yet.
+
+        Raises:
+            SfumatoError: as a worker or a master raised it.
         """
         self.bytes_down += sum(len(data) for several in asked.values() for data in several.values())
         answers = self.calls(

@@ -72,6 +72,9 @@ def _require_grid(plan: GroupPlan, group: int, parameters: int) -> None:
     """Refuse a group whose messages have no grid, or noise that is beyond it; ``parameters``: P of a model.
 
     All rounds are alike.
+
+    Raises:
+        SpecError: the group is refused.
     """
     grid = group_integer_grid(plan, 0, group, parameters)
     noise, bound = float(plan.noise_std(0)[group]), float(plan.bounds[group])

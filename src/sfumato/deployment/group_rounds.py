@@ -82,7 +82,11 @@ class DeployedGroupRounds(PlayedRounds[GroupedState]):
         return self._state(number + 1, models, server), stats
 
     def _averages(self, number: int, models: Tensor) -> Tensor:
-        """What the releases of round ``number`` come to, float32 ``[M, P]``; ``models`` are asked with."""
+        """What the releases of round ``number`` come to, float32 ``[M, P]``; ``models`` are asked with.
+
+        Raises:
+            RunError: a worker did not answer its master.
+        """
         asked = zip(self._masters, models.numpy(), strict=True)
         self._carrier.carry([data for master, model in asked for data in master.ask(number, model)])
         averages = []

@@ -171,7 +171,11 @@ class MaskedChild:
         return signed
 
     def _vector(self) -> RingVector:
-        """The recorded answer, in the ring ``[M]``."""
+        """The recorded answer, in the ring ``[M]``.
+
+        Raises:
+            OutOfOrderMessageError: none is recorded.
+        """
         recorded = self._memory.answer(self._terms.session, self._position, self._question)
         if recorded is None:
             raise OutOfOrderMessageError(f"{self._position}: there is no answer to mask")

@@ -157,7 +157,11 @@ class MaskedCollection:
         return [] if self._waiting else self._closed()
 
     def _closed(self) -> list[bytes]:
-        """End the phase that is open; returns the frames of the next one."""
+        """End the phase that is open; returns the frames of the next one.
+
+        Raises:
+            BelowThresholdError: too few children are left to go on.
+        """
         ended = self._server.phase
         try:
             messages = self._server.close()

@@ -114,7 +114,7 @@ class PlayedRounds(ABC, Generic[S]):
         """``None``: the plan declares every round, and nothing is spent beside it."""
 
     def model(self, state: DeployedState) -> Tensor:
-        """The one model that a finished run keeps."""
+        """The one model ``[M]`` that a finished run keeps, after the rounds of ``state``."""
         return self._simulated.model(self._simulated_state(state))
 
     def artifacts(self, state: DeployedState) -> dict[str, Tensor]:

@@ -181,7 +181,7 @@ def secret_choice(key: bytes, size: int, count: int) -> IntArray:
     Args:
         key: 32 bytes, secret, used for nothing else.
         size: the number of places, from 0 to one less.
-        count: how many are drawn.
+        count: how many are drawn, 0 to ``size``; the result is int64 ``[count]``.
     """
     stream, places = KeyStream(key), np.arange(size, dtype=np.int64)
     for place in range(count):  # the first steps of Fisher and Yates' shuffle

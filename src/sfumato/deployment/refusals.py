@@ -85,6 +85,9 @@ def _require_grids(plan: TreePlan, parameters: int) -> None:
 
     Looked at are all rounds: the unit of a round, on which its grid depends, follows the learning rate.
     ``parameters``: M, length of the model's flat vector.
+
+    Raises:
+        SpecError: the plan is refused.
     """
     everybody = np.arange(plan.tree.device_count, dtype=np.int64)
     leaves = plan.tree.leaves_of(everybody)
@@ -111,6 +114,9 @@ def _require_noise_fits(
     """Refuse noise that the sampler or the sums of 64 bits have no room for, at any device, edge or cloud.
 
     ``index``: of the aggregation; ``parameters``: M.
+
+    Raises:
+        SpecError: there is some.
     """
     everybody = np.arange(plan.tree.device_count, dtype=np.int64)
     bounds = message_lengths(plan, index, everybody, parameters)

@@ -198,7 +198,11 @@ class AwaitedParty:
 
 
 def _check_path(path: Path) -> None:
-    """Refuse a path that is too long for a socket."""
+    """Refuse a path that is too long for a socket.
+
+    Raises:
+        RunError: it is.
+    """
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise RunError(f"{path}: is too long for a socket: at most {_LONGEST_PATH} bytes")
 

@@ -216,7 +216,8 @@ def _rows_brought(
 ) -> NDArray[np.int64]:
     """Draw a row for each time that a person is drawn, device after device, in the order of ``drawn``.
 
-    Rows are places among those of the device.
+    Rows are places among those of the device, int64, as many as ``drawn`` has numbers; empty if nobody is
+    drawn.
 
     Args:
         persons: as of `plan_poisson`.

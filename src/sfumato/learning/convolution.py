@@ -139,7 +139,7 @@ class Conv2dLayer:
         return torch.unflatten(dx, 0, (n, examples))
 
     def _inside(self, padded: Tensor, axis: int) -> Tensor:
-        """A view of padded images without their padding; rows and columns are the axes from ``axis`` on."""
+        """A view of padded images without their padding; rows are axis ``axis``, columns the next."""
         for side, length in enumerate(self._padded):
             padded = padded.narrow(axis + side, self._padding, length - 2 * self._padding)
         return padded

@@ -156,7 +156,10 @@ def masks_of(model: nn.Module) -> Masks | None:
 
 @contextmanager
 def applied_masks(model: nn.Module, masks: Sequence[Tensor]) -> Iterator[None]:
-    """Context in which one forward pass of ``model`` uses ``masks``, one for each call of a dropout layer."""
+    """Context in which one forward pass of ``model`` uses ``masks``, one for each call of a dropout layer.
+
+    Without masks, or where ``model`` has no such layer, nothing is multiplied.
+    """
     found = masks_of(model) if masks else None
     if found is None:
         yield
@@ -251,6 +254,9 @@ def _call(layer: SeededDropout, of_two: tuple[int, ...], of_three: tuple[int, ..
         layer: that calls.
         of_two: shape of the mask for two examples.
         of_three: for three; what differs is the size of the batch.
+
+    Raises:
+        SpecError: not exactly one axis counts the examples.
     """
     axes = [i for i, sizes in enumerate(zip(of_two, of_three, strict=False)) if sizes == (2, 3)]
     if len(axes) == 1:

@@ -24,7 +24,7 @@ class Memory:
         self._blocks: dict[int, Tensor] = {}
 
     def block(self, number: int, like: Tensor, entries: int, dtype: torch.dtype) -> Tensor:
-        """The first ``entries`` entries of block ``number``, of ``dtype``, on the device of ``like``.
+        """The first ``entries`` entries of block ``number``, 1-D of ``dtype``, on the device of ``like``.
 
         They are not initialised. A block that is too small, or of another type or device, is made anew.
         """

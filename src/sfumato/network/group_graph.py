@@ -101,6 +101,9 @@ def _graphml(text: str, place: str) -> Any:
     """The graph of a GraphML text, named ``place`` in errors.
 
     Entities, which can grow without end, are refused.
+
+    Raises:
+        SpecError: it has a DOCTYPE, entities or too many edges.
     """
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise SpecError(place, None, "must have no DOCTYPE and no entities")

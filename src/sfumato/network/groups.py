@@ -67,7 +67,7 @@ class Groups:
         return self.members[self.offsets[group] : self.offsets[group + 1]]
 
     def positions(self, groups: IntArray, workers: IntArray) -> IntArray:
-        """The index in `members` of each of the pairs ``groups``, ``workers``: a group and a worker in it."""
+        """The index in `members` of each pair of a group and a worker in it; all three arrays are ``[n]``."""
         ascending = np.repeat(np.arange(self.count), self.sizes) * self.workers + self.members
         return np.searchsorted(ascending, groups * self.workers + workers).astype(np.int64)
 

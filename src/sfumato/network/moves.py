@@ -123,7 +123,7 @@ def _first_places(tree: Tree) -> IntArray:
 def _tree_with_places(tree: Tree, place: IntArray, home: IntArray, trusted: BoolArray) -> Tree:
     """``tree`` with every device under the edge that ``place`` gives, and the edges of the mask trusted.
 
-    ``home``: the edge of every device in the first round.
+    ``place`` and ``home``: number of the edge of every device now and in the first round, ``[N]``.
     """
     tiers = (*tree.tiers[:-1], replace(tree.tiers[-1], trusted=trusted))
     sizes = np.bincount(place, minlength=tree.leaf_count).astype(np.int64)
@@ -142,7 +142,10 @@ def _check_move(tree: Tree, move: Move, what: str) -> None:
 
 
 def _check_sizes(tree: Tree, place: IntArray, least: Sequence[int], number: int) -> None:
-    """Raise a SpecError if, in round ``number`` (from 1), an edge has fewer devices than ``least`` says."""
+    """Raise a SpecError if, in round ``number`` (from 1), an edge has fewer devices than ``least`` says.
+
+    ``place``: number of the edge of every device, ``[N]``; ``least``: for each edge.
+    """
     sizes = np.bincount(place, minlength=tree.leaf_count)
     small = int((sizes - np.array(least)).argmin())
     if sizes[small] < least[small]:

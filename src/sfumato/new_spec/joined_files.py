@@ -61,7 +61,11 @@ def joined_path(name: str | None) -> Path:
 
 
 def _check_alike(table: OwnTable, first: OwnTable) -> None:
-    """Refuse a file that cannot be put below the first."""
+    """Refuse a file that cannot be put below the first.
+
+    Raises:
+        SpecError: it is no CSV file, or has other columns, another separator or a column `SITE`.
+    """
     if table.csv is None:
         raise SpecError(_CSV, str(table.path), f"is no CSV file: {_BY_HAND} {Argument('site')}")
     if SITE in table.names:
@@ -81,7 +85,11 @@ def _check_alike(table: OwnTable, first: OwnTable) -> None:
 
 
 def _site_names(files: Sequence[Path]) -> list[str]:
-    """The name of each site: that of its file, or of its folder where files are called alike."""
+    """The name of each site: that of its file, or of its folder where files are called alike.
+
+    Raises:
+        SpecError: both kinds of names repeat.
+    """
     for names in ([path.stem for path in files], [path.resolve().parent.name for path in files]):
         if len(set(names)) == len(names):
             return names
@@ -89,7 +97,11 @@ def _site_names(files: Sequence[Path]) -> list[str]:
 
 
 def _joined(tables: Sequence[OwnTable], sites: Sequence[str]) -> str:
-    """The text of one CSV file with the rows of all tables and the column `SITE`."""
+    """The text of one CSV file with the rows of all tables and the column `SITE`.
+
+    Raises:
+        DataError: a file is not UTF-8, or a row has more or fewer values than there are headings.
+    """
     assert tables[0].csv is not None
     separator, columns = tables[0].csv.separator, tables[0].names
     text = io.StringIO()
@@ -104,7 +116,11 @@ def _joined(tables: Sequence[OwnTable], sites: Sequence[str]) -> str:
 
 
 def _rows(table: OwnTable, columns: Sequence[str], separator: str) -> Iterator[list[str]]:
-    """Yield the rows of a file, with their values in the order of ``columns``."""
+    """Yield the rows of a file, with their values in the order of ``columns``.
+
+    Raises:
+        DataError: a row has more or fewer values than there are headings.
+    """
     with table.path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, delimiter=separator)
         headings = next(rows)

@@ -80,7 +80,7 @@ class _BoundOptions:
     constraints: tuple[Constraint, ...]
 
     def slackest_bound(self, intensities: FloatArray) -> int:
-        """The index of the bound whose constraint is farthest below its limit at ``intensities``."""
+        """The bound, by index, whose constraint is farthest below its limit at ``intensities`` (sources')."""
         return int(np.argmin([constraint.share_of_limit(intensities) for constraint in self.constraints]))
 
     def constraint_at(self, number: int, intensities: FloatArray, known: Constraint) -> Constraint:

@@ -135,12 +135,12 @@ class ComposedResponse:
         return ratios.astype(np.float64)
 
     def _terms_at(self, ratios: FloatArray) -> tuple[GaussianTerm, ...]:
-        """The terms with the noise multipliers of these signal-to-noise ratios, one for each component."""
+        """The terms at signal-to-noise ``ratios`` ``[components]``, above 0: multipliers are 1/√ratio."""
         found = zip(self.terms, ratios, strict=True)
         return tuple(replace(term, multiplier=float(ratio) ** -0.5) for term, ratio in found)
 
     def _epsilon_at(self, ratios: FloatArray) -> float:
-        """The composed ε at these signal-to-noise ratios, one for each component."""
+        """The composed ε at these signal-to-noise ``ratios`` ``[components]``."""
         return composed_epsilon(self._terms_at(ratios), self.neighbours, self.delta)[0]
 
 

@@ -76,7 +76,7 @@ def minimise_variance(weights: FloatArray, constraints: Sequence[Constraint]) ->
     sources, satisfies all constraints.
 
     Args:
-        weights: of each source in the objective, positive: variance per unit of intensity.
+        weights: of each source in the objective ``[sources]``, positive: variance per unit of intensity.
         constraints: at least one.
 
     Raises:
@@ -101,7 +101,8 @@ def _scaled_rows(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The constraints as ``matrix @ (1 / (slopes @ x + fixed)) <= 1``, with ``x`` in units of ``scale``.
 
-    Equal rows of ``slopes`` and ``fixed`` occur once, whichever constraints they belong to.
+    ``matrix`` is ``[constraints, rows]``, ``slopes`` ``[rows, sources]`` and ``fixed`` ``[rows]``. Equal rows
+    of the last two occur once, whichever constraints they belong to.
     """
     rows: dict[bytes, int] = {}
     slopes: list[FloatArray] = []

@@ -137,7 +137,7 @@ def _loudest(
         air: its uplink.
         number: of the round.
         index: of the aggregation.
-        devices: who takes part, ascending.
+        devices: numbers of those who take part, ascending, ``[P]``.
         parameters: of the model.
     """
     sending, sent = sending_of(plan, air, number, index, devices, parameters), air.coordinates(parameters)

@@ -124,7 +124,7 @@ class _Search:
         return self.response.sources
 
     def plan_at(self, intensities: FloatArray) -> Plan:
-        """The plan in which the sources have these intensities, one for each of `sources`."""
+        """The plan in which the sources have ``intensities`` ``[sources]``."""
         return with_intensities(self.response.base, self.sources, intensities)
 
     def trial_at(self, intensities: FloatArray) -> Trial:
@@ -208,7 +208,8 @@ class _Search:
     def scale_until_confirmed(self, intensities: FloatArray) -> list[FloatArray]:
         """``intensities`` times the least factor at which account confirms all targets: 0 to 2 results.
 
-        The second has sources of next to no noise switched off. A result that no factor confirms is left out.
+        Each ``[sources]``. The second has sources of next to no noise switched off. A result that no factor
+        confirms is left out.
         """
         tiny = intensities <= 2 * _FLOOR * intensities.max()
         tried = [intensities, np.where(tiny, 0.0, intensities)] if tiny.any() else [intensities]

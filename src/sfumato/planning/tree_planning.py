@@ -178,7 +178,8 @@ class TreePlanning:
 def _exchangeable_classes(plan: TreePlan, named: frozenset[Party]) -> tuple[IntArray, ...]:
     """For each tier, a class number for every node: equal only if a symmetry fixing ``named`` exchanges them.
 
-    Where devices move or trust changes, no two edges are taken as alike.
+    Each int64 ``[nodes]``; the cloud's first. Where devices move or trust changes, no two edges are taken as
+    alike.
     """
     tree = plan.tree
     orbits = np.arange(tree.leaf_count) if plan.eras else plan.releases.leaf_classes

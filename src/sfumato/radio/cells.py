@@ -126,7 +126,7 @@ class Cells:
         return Airtime(self._broadcast_w * total, total)
 
     def _downlink_s(self, links: IntArray, bits: float | FloatArray) -> FloatArray:
-        """The time that a message of ``bits`` takes down each of ``links``; 0 where the downlink is ideal."""
+        """Seconds that ``bits`` take down each of n ``links``, ``[n]``; 0 where the downlink is ideal."""
         snr = self.channels.downlink_snr(self.gains, links)
         return np.zeros(len(links)) if snr is None else airtime_s(bits, snr, self.channels.bandwidth_hz)
 
@@ -138,7 +138,7 @@ class Cells:
 
 
 def bits_of(count: IntArray) -> FloatArray:
-    """The number of bits in ``count`` bytes, elementwise, as floats."""
+    """The number of bits in ``count`` bytes, elementwise, as float64 of the same shape."""
     return 8.0 * count.astype(np.float64)
 
 
@@ -154,7 +154,7 @@ def airtime_s(
 
     Args:
         bits: of each message.
-        snr: as received if all the power went over the whole band (linear).
+        snr: as received if all the power went over the whole band (linear); at 0 the time is infinite.
         bandwidth_hz: W, of the whole band.
         share: f, of the band that the sender has to itself; its power is then denser, and its noise less.
     """
@@ -184,7 +184,8 @@ def slowest_in_cells(airtimes_s: FloatArray, cells: IntArray, count: int) -> Flo
 def expected_slowest(values: FloatArray, chosen: int) -> float:
     """The expected largest of ``chosen`` of the ``values``, drawn uniformly without replacement.
 
-    The j-th smallest of n is the largest drawn with probability ``C(j−1, s−1)/C(n, s)``.
+    ``chosen`` is s, from 1 to n, the number of values. The j-th smallest of n is the largest drawn with
+    probability ``C(j−1, s−1)/C(n, s)``.
     """
     n, weight, expected = len(values), chosen / len(values), 0.0
     for j, value in zip(range(n, chosen - 1, -1), np.sort(values)[::-1], strict=False):

@@ -177,7 +177,7 @@ class TreeCosts:
         return bytes_of(self.model_bits)
 
     def _over_wires(self, sizes: IntArray) -> Cost:
-        """The cost of sending messages of ``sizes`` bytes at once, each over a wire of its own."""
+        """The cost of sending messages of ``sizes`` bytes ``[n]`` at once, each over a wire of its own."""
         radio = self.channels.radio
         times = bits_of(sizes) / radio.wired_rate_bps
         return Cost(watts(radio.wired_power_dbm) * float(times.sum()), float(times.max()), int(sizes.sum()))

@@ -57,7 +57,10 @@ class Grid:
         return np.trunc(found, out=found)
 
     def wrapped(self, sums: IntArray) -> IntArray:
-        """``sums`` modulo 2^bits, as the numbers from -2^(bits - 1) to 2^(bits - 1) - 1."""
+        """``sums`` modulo 2^bits, as the numbers from -2^(bits - 1) to 2^(bits - 1) - 1.
+
+        int64 of the same shape; ``sums`` itself where `bits` is 64.
+        """
         if self.bits == WIDEST:
             return sums
         return sums.astype(f"<i{self.bits // 8}").astype(np.int64)

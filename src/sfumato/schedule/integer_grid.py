@@ -208,7 +208,7 @@ def _finest_grid(
         lengths: l2 lengths of messages, in units of the average that is released.
         moves: how far what is charged moves a message, likewise; 0 for what is not.
         sums: the largest masked ones, as of `_largest_masked_sums`.
-        dimension: coordinates.
+        dimension: number of coordinates, M.
         by_gradient: whether a message is moved by single gradients, and so is never rounded again.
     """
     exponent = math.floor(math.log2(2.0**40 / lengths.max()))

@@ -59,7 +59,7 @@ class TreeParticipants:
 def draw_participants(plan: TreePlan, number: int) -> npt.NDArray[np.int64]:
     """The devices that take part in round ``number`` (from 0), ascending: drawn, or named by the plan.
 
-    They are numbers of devices, int64, as many as take part.
+    They are numbers of devices, int64, as many as take part; under Poisson draws there may be none.
     """
     tree, participants = plan.tree, plan.participants
     if participants.cohort is not None:

@@ -63,7 +63,7 @@ def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.ND
     Args:
         count: number of proposals.
         std: σ, in steps, above 0.
-        stream: uniform words.
+        stream: uniform words; how many are read depends on the draws.
         margin: how close a decision must be to be made in decimals.
     """
     block_bits, weights, cumulative = _staircase(std)
@@ -91,7 +91,8 @@ def _propose(count: int, std: float, stream: KeyStream, margin: float) -> npt.ND
 def _staircase(std: float) -> tuple[int, npt.NDArray[np.float64], npt.NDArray[np.uint64]]:
     """The staircase above a Gaussian of σ ``std``: log2 of a block's width, weights, and their running sums.
 
-    The weights and sums are of the blocks, from 0 outwards. Weights are at least 2^50 times the target.
+    The weights and sums ``[blocks]`` are of the blocks, from 0 outwards. Weights are at least 2^50 times the
+    target.
     """
     block_bits = max(0, math.floor(math.log2(std / 8))) if std >= 8 else 0
     width = 1 << block_bits

@@ -172,7 +172,11 @@ class AggregationServer:
         np.add(self._total, vector, out=self._total)
 
     def _take_consent(self, frame: Frame, data: bytes) -> None:
-        """Keep a party's signature of the list of survivors; ``data``, bytes of ``frame``, are passed on."""
+        """Keep a party's signature of the list of survivors; ``data``, bytes of ``frame``, are passed on.
+
+        Raises:
+            InconsistentSurvivorsError: it signed another list.
+        """
         listed = survivors_digest(self._terms.session, sorted(self._alive[Phase.MASK]))
         if frame.payload != listed:
             raise errors.InconsistentSurvivorsError(f"party {frame.sender} signed another list of survivors")

@@ -86,6 +86,9 @@ def _check_folder(folder: Path, *, goes_on: bool, several: bool) -> None:
     """`check_folders` of one folder: that of the runs, or that of their twins.
 
     ``goes_on`` and ``several``: as there.
+
+    Raises:
+        SpecError: as there.
     """
     out, seeds = Argument("out"), Argument("seeds")
     try:

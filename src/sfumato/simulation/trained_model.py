@@ -56,7 +56,11 @@ def trained_model(
 
 
 def _of_checkpoint(folder: Path, session: Session) -> nn.Module:
-    """The model of a run that was stopped."""
+    """The model of a run that was stopped.
+
+    Raises:
+        RunError: it has no checkpoint.
+    """
     found = checkpoint.load(folder)
     if found is None:
         raise RunError(f"{folder}: has no checkpoint, so no model; resume the run")
@@ -108,7 +112,11 @@ def _labels_of(classes: npt.NDArray[np.int64], spec: Spec) -> npt.NDArray[np.gen
 
 
 def _scaled(frame: Any, spec: Spec) -> npt.NDArray[np.float64]:
-    """The features in a data frame, found by name of the column, scaled as the spec says, ``[N, F]``."""
+    """The features in a data frame, found by name of the column, scaled as the spec says, ``[N, F]``.
+
+    Raises:
+        SpecError: a feature of the run is not among the columns.
+    """
     columns: Sequence[str] = spec.data.feature_columns or dataset_facts(spec.data, 1).feature_columns
     for name in columns:
         if name not in frame.columns:

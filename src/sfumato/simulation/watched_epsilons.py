@@ -66,7 +66,7 @@ class WatchedEpsilons:
         return dict.fromkeys(self._columns(), float("nan"))
 
     def after(self, done: int, *, played: int, spent: FloatArray | None) -> dict[str, float]:
-        """ε by column after ``done`` rounds.
+        """ε by name of the column after ``done`` rounds; NaN where a filter's charge by then is not known.
 
         Args:
             done: number of rounds.

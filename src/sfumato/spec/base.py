@@ -69,7 +69,11 @@ class Section(BaseModel):
     )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuse to change a key: a spec stays what was checked."""
+        """Refuse to change a key: a spec stays what was checked.
+
+        Raises:
+            SpecError: ``name`` is a key; other attributes are set.
+        """
         if name in type(self).model_fields:
             again = f"sf.load_spec(SOURCE, ['SECTION.{name}={value}'])"
             raise SpecError(name, value, f"a spec is not changed by assignment; load it again: {again}")

@@ -115,7 +115,11 @@ _MOST_RUNS_SHOWN = 5
 
 
 def _existing_file(source: str | os.PathLike[str]) -> Path | None:
-    """The path of the file that ``source`` names; ``None`` where it names no file that exists."""
+    """The path of the file that ``source`` names; ``None`` where it names no file that exists.
+
+    Raises:
+        SpecError: it is a folder and no built-in name, or cannot be read.
+    """
     path = Path(source)
     try:
         if path.is_dir() and os.fspath(source) not in builtin_names():

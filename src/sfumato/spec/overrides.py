@@ -56,6 +56,9 @@ def _set_key(raw: dict[str, Any], path: list[str], value: Any, place: Argument) 
 
     Returns:
         The dotted key that was decided: a whole section's, where it turned into another kind.
+
+    Raises:
+        SpecError: there is no such section, or what is there is a value and no section.
     """
     section, kinds, replaced = raw, sections_at(()), False
     for depth, key in enumerate(path[:-1], start=1):

@@ -296,6 +296,9 @@ def _visible_mixture(square: float, count: int, sampling: Json) -> Event:
 
     What the probabilities lack to 1, the rounds without noise, tells nothing here: it is charged as failure.
     ``square``: μ² with the least noise; ``count``: of releases.
+
+    Raises:
+        UnknownKindError: the draw is not a Poisson one.
     """
     if sampling["kind"] != "poisson":
         raise UnknownKindError(f"draw: this checker has no rule for scales of the kind {sampling['kind']!r}")

@@ -103,9 +103,9 @@ class _Partition:
         Args:
             rule: the rule of ``data.partition``.
             pool: what is parted.
-            weights: devices of each part.
+            weights: number of devices of each part, ``[parts]``.
             level: of the draw, 0 for edges or 1 for devices.
-            place: index of the edge.
+            place: index of the edge whose devices are dealt to; 0 at level 0.
         """
         total, counts = pool
         rng = self._generator(1, level, place, 0)
@@ -180,7 +180,7 @@ class _Partition:
     def zones(self, zones: Json, count: int) -> npt.NDArray[np.int64] | None:
         """For each of ``count`` devices, the number of its share of the partition, by ``topology.zones``.
 
-        ``None`` where the data decide.
+        ``[count]``, int64; ``zones``: that section of the spec. ``None`` where the data decide.
         """
         kind = zones["kind"]
         if kind == "random":

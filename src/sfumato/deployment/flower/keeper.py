@@ -23,7 +23,11 @@ _changing = threading.Lock()  # held while a process is started or ended
 
 
 def main() -> None:
-    """Start every command on standard input, a JSON list a line; end all of them when the input ends."""
+    """Start every command on standard input, a JSON list a line; end all of them when the input ends.
+
+    Raises:
+        OSError: the system does not give it the orphans of what it starts.
+    """
     if ctypes.CDLL(None, use_errno=True).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     started: set[int] = set()

@@ -51,7 +51,7 @@ class GroupPairs:
 
     @cached_property
     def _orbits_of_kinds(self) -> npt.NDArray[np.int64]:
-        """A number for every kind of workers, equal only where a symmetry of the groups exchanges them."""
+        """A number for every kind, ``[kinds]``, equal only where a symmetry of the groups exchanges them."""
         return orbits_under(self._generators, self.releases.kinds, self.parameters)[0]
 
     def count_alike(self, units: Iterable[int]) -> int:

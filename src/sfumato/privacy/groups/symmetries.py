@@ -128,7 +128,10 @@ def _smallest_of_orbits(count: int, mappings: Sequence[Sequence[int]]) -> IntArr
 
 
 def _kind_invariants(kinds: WorkerKinds, of_groups: IntArray) -> list[Hashable]:
-    """The invariants of every kind of worker: its size, and in every era the orbits of its groups, sorted."""
+    """Invariants of every kind of worker: its size, and in every era the orbits of its groups, sorted.
+
+    ``of_groups``: orbit of every group, ``[groups]``.
+    """
     orbit = of_groups.tolist()
     return [
         (int(size), tuple(tuple(sorted(orbit[group] for group in groups)) for groups in eras))
@@ -142,7 +145,7 @@ def _group_invariants(kinds: WorkerKinds, colours: Sequence[Hashable], of_kinds:
     Args:
         kinds: of workers.
         colours: of the groups.
-        of_kinds: orbit of every kind of worker.
+        of_kinds: orbit of every kind of worker, ``[kinds]``.
     """
     members: list[list[tuple[int, int]]] = [[] for _ in colours]
     for orbit, eras in zip(of_kinds.tolist(), kinds.groups, strict=True):
@@ -157,8 +160,8 @@ def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> Non
 
     Args:
         what: the members are, for the error.
-        orbit: of every member, the number of the smallest one in its orbit.
-        facts: of every member.
+        orbit: of every member, the number of the smallest one in its orbit, ``[members]``.
+        facts: of every member, in the same order.
     """
     for member, first in enumerate(orbit.tolist()):
         if not 0 <= first <= member or facts[first] != facts[member]:
@@ -169,7 +172,10 @@ def _require_alike(what: str, orbit: IntArray, facts: Sequence[Hashable]) -> Non
 
 
 def _hashed(values: IntArray) -> npt.NDArray[np.uint64]:
-    """Every integer hashed to 64 bits by the mixing function of SplitMix64 (Steele, Lea and Flood 2014)."""
+    """Every integer hashed to 64 bits, in the shape of ``values``.
+
+    By the mixing function of SplitMix64 (Steele, Lea and Flood 2014).
+    """
     mixed = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -298,7 +304,8 @@ class _Search:
     def _edges_of(self, vertices: IntArray) -> tuple[IntArray, IntArray]:
         """List the other ends and the eras of all edges of ``vertices``, one vertex after the other.
 
-        The vertices are those of two copies of the graph.
+        The vertices ``[n]`` are those of two copies of the graph: a copy's edges stay in it. Both results are
+        as long as the degrees of ``vertices`` add up to.
         """
         place = vertices % len(self.start)
         degree = self.degree[place]

@@ -121,7 +121,7 @@ class Bridges:
 
     @cached_property
     def kind_at(self) -> IntArray:
-        """The number of the kind of each of ``groups``, int64, of the shape of ``groups``."""
+        """The number of the kind of each of `groups`, from 0, int64, of the shape of `groups`."""
         counts = np.diff(self.first, append=len(self.groups))
         return np.repeat(np.arange(len(self.first)), counts)
 

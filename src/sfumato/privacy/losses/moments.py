@@ -52,7 +52,7 @@ def starts_of_stretches(first: int, size: int) -> npt.NDArray[np.int64]:
 
 @cache
 def _ends_of_stretches() -> npt.NDArray[np.int64]:
-    """The points of a grid, in intervals from 0, at which stretches begin, however far the grid reaches."""
+    """The points of a grid at which stretches begin, in intervals from 0, ascending and symmetric about 0."""
     count = math.ceil(math.log(_FARTHEST / _EXACT) / math.log1p(1 / _EXACT))
     wide = np.unique((_EXACT * (1 + 1 / _EXACT) ** np.arange(count + 1)).astype(np.int64))
     return np.concatenate([-wide[::-1], np.arange(1 - _EXACT, _EXACT), wide])

@@ -64,7 +64,10 @@ class Chains:
         return cls(order[by_chain], chain[by_chain])
 
     def among(self, some: BoolArray) -> Iterator[IntArray]:
-        """Yield, chain by chain, the numbers of those in the mask ``some``, who knows most noise first."""
+        """Yield, chain by chain, the numbers of those in the mask ``some``, who knows most noise first.
+
+        Chains without any of ``some`` are left out.
+        """
         kept = some[self.order]
         order, chain = self.order[kept], self.chain[kept]
         if len(order) and chain[0] == chain[-1]:
@@ -153,7 +156,7 @@ class WorstObservers(TreePairs):
 
     @cached_property
     def _kind_of_class(self) -> IntArray:
-        """A number for every class of devices, equal only where a symmetry exchanges their devices."""
+        """A number for every class, ``[classes]``, equal only where a symmetry exchanges their devices."""
         classes, known = self.facts.classes, dict[Any, int]()
         keys = ((int(self.orbits[-1][leaf]), *classes.kind(c)) for c, leaf in enumerate(classes.leaf))
         return np.array([known.setdefault(key, len(known)) for key in keys])

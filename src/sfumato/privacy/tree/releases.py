@@ -283,7 +283,7 @@ class TreeReleases(TreeFacts):
 
     @property
     def leaf_classes(self) -> IntArray:
-        """A class number for every leaf, equal only where a symmetry of the tree exchanges leaves."""
+        """A number for every leaf, ``[leaves]``, equal only where a symmetry of the tree exchanges leaves."""
         return self._pairs.orbits[-1]
 
     @property

@@ -108,7 +108,7 @@ class TreeShape:
         return np.searchsorted(self.first_device, devices, side="right") - 1
 
     def devices_under(self, leaf: int) -> IntArray:
-        """The numbers of the devices under ``leaf``, ascending."""
+        """The numbers of the devices under ``leaf``, ascending, int64; empty where it has none."""
         if self.placed is not None:
             return np.flatnonzero(self.placed == leaf).astype(np.int64)
         return np.arange(self.first_device[leaf], self.first_device[leaf + 1], dtype=np.int64)
@@ -200,7 +200,7 @@ class DeviceClasses:
 
     @cached_property
     def _by_class(self) -> tuple[IntArray, IntArray]:
-        """Devices sorted by class, and where each class begins."""
+        """Devices sorted by class ``[N]``, and where each class begins, ``[classes + 1]``, N last."""
         assert self.of_device is not None
         order = np.argsort(self.of_device, kind="stable")
         return order, np.concatenate([[0], np.cumsum(self.count)])

@@ -142,7 +142,7 @@ class SettingsChoice:
         Args:
             number: of the round, from 0.
             left: local steps to go.
-            steps: intervals (local steps a round) to choose from, ascending.
+            steps: intervals (local steps a round) to choose from, ascending, ``[candidates]``.
             weights: of energy, delay and optimality gap in the objective.
 
         Returns:
@@ -166,7 +166,7 @@ class SettingsChoice:
         Args:
             number: of the round, from 0.
             left: local steps to go.
-            steps: intervals (local steps a round) to choose from, ascending.
+            steps: intervals (local steps a round) to choose from, ascending, ``[candidates]``.
             weights: of energy, delay and optimality gap in the objective.
 
         Returns:

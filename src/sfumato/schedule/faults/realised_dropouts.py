@@ -131,8 +131,8 @@ class RealisedDropouts:
 
         Args:
             pair: a class of pairs.
-            left: survivors of every leaf.
-            there: whether each leaf sent an average.
+            left: survivors of every leaf, ``[leaves]``.
+            there: whether each leaf sent an average, ``[leaves]``.
             seen: the observer's leaf, or the unit's.
             place: the leaf whose figures ``seen`` gets, in exchange for its own.
         """

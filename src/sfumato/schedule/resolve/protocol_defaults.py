@@ -135,7 +135,11 @@ def as_single_cluster(spec: Spec) -> tuple[Spec, tuple[str, ...]]:
 
 
 def _devices_of_edges(topology: TreeTopology) -> list[int]:
-    """The number of devices under every edge, as the topology says it."""
+    """The number of devices under every edge, as the topology says it.
+
+    Raises:
+        SpecError: the topology does not say it, or has no edges directly under the cloud.
+    """
     if topology.edges is not None:
         each = topology.devices_per_edge
         return list(each) if isinstance(each, tuple) else [each or 1] * topology.edges

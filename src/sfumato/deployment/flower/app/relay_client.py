@@ -10,7 +10,12 @@ app = ClientApp()
 
 
 def _relayed(message: Message, context: Context) -> Message:
-    """Hand the frame of ``message`` to the party's socket; returns the party's answer as a message."""
+    """Hand the frame of ``message`` to the party's socket; returns the party's answer as a message.
+
+    Raises:
+        OSError: the socket cannot be reached.
+        EOFError: the party has ended.
+    """
     question = message.content["frame"]["bytes"]
     for pause in (0.2, 1.0, None):  # a party makes its socket anew after every connection
         with socket.socket(socket.AF_UNIX) as party:
