@@ -3,9 +3,9 @@
 The value of a statement is computed seed by seed, as a seed draws the same partition, trust and initial model
 in both of its terms, and has a 95 % t interval. It *agrees* if the whole interval is within what is expected,
 and *differs* if all of it is outside. Otherwise it is *not settled* by so many seeds. A value without
-training, such as an ε, needs no interval. A direction is the same rule, with more than 0 expected of each step
-along the axis: a value that stays the same neither rises nor falls. Nothing is judged of a shortened study, nor
-where a seed has no value.
+training, such as an ε, needs no interval. A direction is the same rule, with more than 0 expected of each
+step along the axis: a value that stays the same neither rises nor falls. Nothing is judged of a shortened
+study, nor where a seed has no value.
 """
 
 from __future__ import annotations
