@@ -184,6 +184,22 @@ def test_settings_beyond_the_palette_are_told_apart_by_their_dashes(tmp_path: Pa
     assert len({(trace["line"]["color"], trace["line"]["dash"]) for trace in drawn}) == 9
 
 
+@pytest.mark.parametrize("name", ["round", "epoch"])
+def test_a_round_has_the_name_that_the_paper_gives_it(name: str, tmp_path: Path) -> None:
+    panel: dict[str, Any] = {
+        "kind": "lines",
+        "title": "A",
+        "measures": ["loss_by_round"],
+        "x": "at",
+        "lines": "trust",
+    }
+    panel["where"] = {"z": 1.0}
+    plan = planned(tmp_path, panels=[panel], **({} if name == "round" else {"round_name": name}))
+    figure = line_figure(shown(plan, {("all", "loss_by_round"): [1.0, 2.0]}, at=3.0))
+    assert figure.layout["xaxis"]["title"]["text"] == name
+    assert f">{name}</th>" in figure.table
+
+
 def test_a_page_says_of_which_form_it_is(tmp_path: Path) -> None:
     plan = planned(tmp_path, forms={"digits": {}, "paper": {}})
     for form, said in {

@@ -76,8 +76,7 @@ class PanelData:
         if self.measure_of_x:
             return title_of_measure(self.measure_of_x)
         axis = self.axis(self.panel.x)
-        words = "epoch" if self.panel.measures[0].startswith("pwp") else "round"
-        return words if axis is None else axis.words
+        return self.plan.study.round_name if axis is None else axis.words
 
     def axis(self, name: str) -> StudyAxis | None:
         """The grid's axis called ``name``; ``None`` if there is none."""
