@@ -12,6 +12,7 @@ from test_study_files import tiny, written
 
 from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study
+from sfumato.studies.page.agreement import expected_text, measured_text
 from sfumato.studies.verdicts import Outcome, StatementVerdict, judge_statements
 
 LOW, HIGH = {"z": 1.0, "trust": "all"}, {"z": 2.0, "trust": "all"}
@@ -113,6 +114,8 @@ def test_a_seed_without_a_value_leaves_the_statement_open(tmp_path: Path) -> Non
         found = judged(tmp_path, statement, {1.0: values}, seeds=3)
         assert found.outcome is Outcome.NOT_JUDGED
         assert found.words == "not judged: not every seed has a value."
+        assert measured_text(found) == "–"  # the mean of two seeds is not that of three
+        assert expected_text(found) == "at least 0 points"
 
 
 def test_a_shortened_study_decides_nothing(tmp_path: Path) -> None:
@@ -125,6 +128,7 @@ def test_a_shortened_study_decides_nothing(tmp_path: Path) -> None:
     ("rises", [2.0, 2.1, 1.9], Outcome.AGREES), ("falls", [2.0, 2.1, 1.9], Outcome.DIFFERS),
     ("rises", [0.0, 0.1, -0.1], Outcome.DIFFERS), ("falls", [0.0, 0.1, -0.1], Outcome.AGREES),
     ("rises", [0.0, 2.1, 1.9], Outcome.NOT_SETTLED), ("rises", [2.0, 2.1], Outcome.NOT_JUDGED),
+    ("rises", [1.0, 1.1, 0.9], Outcome.DIFFERS), ("falls", [1.0, 1.1, 0.9], Outcome.DIFFERS),
 ])  # fmt: skip
 def test_a_direction_holds_at_every_step(
     direction: str, second: list[float], outcome: Outcome, tmp_path: Path
@@ -134,13 +138,37 @@ def test_a_direction_holds_at_every_step(
     assert found.outcome is outcome
 
 
+@pytest.mark.parametrize(("direction", "first", "second", "outcome"), [
+    ("falls", [46.33], [46.33], Outcome.DIFFERS), ("rises", [46.33], [46.33], Outcome.DIFFERS),
+    ("falls", [46.33, 46.33], [46.33, 40.0], Outcome.NOT_SETTLED),
+    ("falls", [46.33], [46.32], Outcome.AGREES), ("falls", [math.inf], [math.inf], Outcome.DIFFERS),
+    ("falls", [math.inf], [8.0], Outcome.AGREES),
+])  # fmt: skip
+def test_an_epsilon_that_stays_the_same_neither_falls_nor_rises(
+    direction: str, first: list[float], second: list[float], outcome: Outcome, tmp_path: Path
+) -> None:
+    along = {"measure": "epsilon:cloud", "along": "z", "where": {"trust": "all"}}
+    values = {1.0: first, 2.0: second}
+    found = judged(tmp_path, {direction: along}, values, measure="epsilon:cloud")
+    assert found.outcome is outcome
+
+
+def test_a_direction_shows_the_values_along_its_axis(tmp_path: Path) -> None:
+    along = {"measure": "epsilon:cloud", "along": "z", "where": {"trust": "all"}}
+    found = judged(tmp_path, {"falls": along}, {1.0: [46.3211], 2.0: [0.30001]}, measure="epsilon:cloud")
+    assert measured_text(found) == "46.33, 0.3001"  # rounded up
+    along["measure"] = "accuracy"
+    found = judged(tmp_path, {"falls": along}, {1.0: [90.0, 91.0], 2.0: [80.0, 81.0]})
+    assert measured_text(found) == "90.5, 80.5 points"
+
+
 def best(which: str) -> dict[str, Any]:
     return {"measure": "accuracy", "where": {"trust": "all"}, "best": which}
 
 
 @pytest.mark.parametrize(
     ("which", "value", "said"),
-    [("highest", 20.0, "agrees. The best: z 2.0."), ("lowest", 10.0, "agrees. The best: z 1.0.")],
+    [("highest", 20.0, "agrees. The best: z = 2."), ("lowest", 10.0, "agrees. The best: z = 1.")],
 )
 def test_the_best_of_several_points_is_compared_and_named(
     which: str, value: float, said: str, tmp_path: Path
@@ -153,7 +181,37 @@ def test_the_best_of_several_points_is_compared_and_named(
 def test_a_point_that_never_reached_the_level_is_not_the_best(tmp_path: Path) -> None:
     values = {1.0: [9.0, 10.0, 11.0], 2.0: [1.0, math.nan, 1.0]}
     found = judged(tmp_path, {"value": best("lowest"), "expect": {"at_least": 5}}, values)
-    assert found.words == "agrees. The best: z 1.0."
+    assert found.words == "agrees. The best: z = 1."
+
+
+def test_of_two_bests_it_is_said_whose_each_is(tmp_path: Path) -> None:
+    document = tiny()
+    document["grids"]["main"]["over"][0] |= {"title": "z, noise multiplier"}
+    terms = [
+        {"measure": "accuracy", "where": {"trust": trust}, "best": "highest"} for trust in ("all", "none")
+    ]
+    said = {"says": "So.", "place": "Fig. 0", "expect": {"at_least": 0}}
+    document["statements"] = [
+        said | {"value": terms[0], "minus": terms[1]},
+        said | {"value": terms[0], "relative_to": {"measure": "accuracy", "where": LOW}},
+        said | {"value": terms[0], "minus": terms[0]},
+        said | {"value": terms[0], "minus": {"measure": "accuracy", "best": "highest"}},
+    ]
+    plan = StudyPlan.of(*load_study(written(tmp_path, document)), seeds=1)
+    sign = {"all": 1, "none": -1}
+    rows = [
+        {"grid": "main", "point": point.folder_name, "seed": 0, "measure": "accuracy", "series": "",
+         "at": math.nan, "unit": -1, "observer": -1,
+         "value": point.settings["z"] * sign[point.settings["trust"]]}
+        for point in points_of(plan.axes("main"))
+    ]  # fmt: skip
+    words = [one.words.partition("The best: ")[2] for one in judge_statements(plan, pd.DataFrame(rows))]
+    assert words == [
+        "all with z = 2; none with z = 1.",
+        "z = 2.",
+        "the first with z = 2; the second with z = 2.",
+        "all with z = 2; the other with z = 2, all.",
+    ]
 
 
 def test_nothing_is_the_best_where_a_run_is_missing(tmp_path: Path) -> None:

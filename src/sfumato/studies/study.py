@@ -6,6 +6,7 @@ A study has *grids* of specs, *panels* that draw what was measured, the *values*
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
@@ -23,6 +24,8 @@ SEED_COLUMNS = ("seed", "measure")
 MEASUREMENT_COLUMNS = ("series", "at", "unit", "observer", "value")
 ROUNDS = "at"
 """The ``x`` of panels of a measure over rounds or epochs, and the column that holds them."""
+OWN_QUESTION = "a question of this study"
+"""The ``place`` of statements that are no sentence of the paper; they are counted and shown apart."""
 COLUMNS = (*POINT_COLUMNS, *SEED_COLUMNS, *MEASUREMENT_COLUMNS)
 """Columns of every table of results, in which axes stand behind the point; no axis can have such a name."""
 
@@ -170,7 +173,7 @@ class PaperStatement(Section):
     """
 
     says: Text
-    place: Text
+    place: Text = Field(description="in the paper, or ``a question of this study``")
     value: StudyTerm | None = None
     minus: StudyTerm | None = None
     relative_to: StudyTerm | None = None
@@ -178,6 +181,11 @@ class PaperStatement(Section):
     falls: Monotone | None = None
     expect: Expect | None = None
     because: str = Field(default="", description="why it differs, where it does")
+
+    @property
+    def is_of_paper(self) -> bool:
+        """Whether it is a sentence of the paper, and no question of the study's own."""
+        return self.place != OWN_QUESTION
 
     @property
     def terms(self) -> tuple[StudyTerm | Monotone, ...]:
@@ -207,7 +215,8 @@ class PaperStatement(Section):
 class Panel(Section):
     """One figure or table of the page.
 
-    ``lines``: a measure over ``x``, a numeric axis or ``at`` (rounds), a line for every value of ``lines``.
+    ``lines``: a measure over ``x``, a numeric axis, ``at`` (rounds) or a measure that follows from the spec,
+    such as ``epsilon:public``; a line for every value of ``lines``.
     ``bars``: a bar for every value of ``x``, and of ``lines``. ``heatmap``: ``x`` and ``y`` are axes.
     ``pairs``: ε of every worker towards every other, of one point. ``table``: a row for every point, a column
     for each of ``measures``.
@@ -235,6 +244,10 @@ class Panel(Section):
     def is_over_rounds(self) -> bool:
         """Whether its ``x`` is no axis but rounds or epochs: the word ``at``."""
         return self.x == ROUNDS
+
+    def measure_of_x(self, axes: Collection[str]) -> str:
+        """The measure that is its ``x``; "" where its ``x`` is one of ``axes``, by name, or rounds."""
+        return "" if self.x in axes or self.is_over_rounds else self.x
 
     def refusals(self) -> Refusals:
         """Refuse a panel that lacks what its kind needs, or has what does not go with it.
@@ -281,10 +294,11 @@ class Study(Section):
     title: Text
     paper: Text
     figure: Text = Field(description="figure or table, with its section")
-    found: str = Field(default="", description="what came out, in a sentence or two; above intro")
+    found: str = Field(default="", description="what a full run of the first form found, in a few sentences")
     intro: Text = Field(description="what is compared, in a few sentences")
     unstated: str = Field(default="", description="what the paper leaves open and how it is set here")
     seeds: Count = 5
+    round_name: Text = Field(default="round", description="what the paper calls a round; on axes")
     grids: dict[str, StudyGrid] = Field(min_length=1)
     panels: tuple[Panel, ...] = Field(min_length=1)
     values: tuple[PaperValue, ...] = Field(default=(), description="that the paper states")
@@ -302,7 +316,7 @@ class Study(Section):
     def in_form(self, form: str) -> Study:
         """The study with the grids of one of its ``forms`` only, and with what is shown or said of these.
 
-        A statement stays if all grids that it compares do.
+        A statement stays if all grids that it compares do. What a full run found is said of the first form only.
 
         Raises:
             KeyError: the study has no such form.
@@ -321,6 +335,7 @@ class Study(Section):
                 one for one in self.statements if all(belongs(term.grid) for term in one.terms)
             ),
             "unstated": self.forms[form].unstated or self.unstated,
+            "found": self.found if form == self.first_form else "",
         }
         return self.model_copy(update=kept)
 

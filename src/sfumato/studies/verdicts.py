@@ -3,8 +3,9 @@
 The value of a statement is computed seed by seed, as a seed draws the same partition, trust and initial model
 in both of its terms, and has a 95 % t interval. It *agrees* if the whole interval is within what is expected,
 and *differs* if all of it is outside. Otherwise it is *not settled* by so many seeds. A value without
-training, such as an ε, needs no interval. A direction is the same rule, with at least 0 expected of each step
-along the axis. Nothing is judged of a shortened study, nor where a seed has no value.
+training, such as an ε, needs no interval. A direction is the same rule, with more than 0 expected of each
+step along the axis: a value that stays the same neither rises nor falls. Nothing is judged of a shortened
+study, nor where a seed has no value.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pandas as pd
 
 from sfumato.report.results.series import mean
 from sfumato.studies.best_point import best_point
-from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
+from sfumato.studies.grids import StudyPlan, StudyPoint, named_setting, points_of
 from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.observations import last_by_seed
 from sfumato.studies.references import same_setting
@@ -48,6 +49,7 @@ class StatementVerdict:
         high: upper end.
         unit: of the value: points, %, or "".
         is_epsilon: whether the value is an ε, which is rounded up.
+        along: of a direction the value at each setting of the axis, the mean over seeds, of ε the largest.
     """
 
     statement: PaperStatement
@@ -58,6 +60,7 @@ class StatementVerdict:
     high: float = math.nan
     unit: str = ""
     is_epsilon: bool = False
+    along: tuple[float, ...] = ()
 
 
 def judge_statements(plan: StudyPlan, table: pd.DataFrame) -> tuple[StatementVerdict, ...]:
@@ -93,13 +96,16 @@ class _StatementJudge:
         outcome = (
             _compare(low, high, statement.expect.interval) if len(values) >= seeds else Outcome.NOT_JUDGED
         )
+        words = _words(outcome, statement, seeds) + self._chosen(statement)
         measure = measure_named(statement.value.measure)[0]
         is_absolute = statement.minus is None and statement.relative_to is None
         unit = "%" if statement.relative_to is not None else measure.unit
+        if outcome is Outcome.NOT_JUDGED:  # the mean of some seeds is not that of all
+            return StatementVerdict(statement, outcome, words, unit=unit)
         return StatementVerdict(
             statement,
             outcome,
-            _words(outcome, statement, seeds) + self._chosen(statement),
+            words,
             mean(values).value,
             low,
             high,
@@ -148,20 +154,37 @@ class _StatementJudge:
         return best_point(points, rows, term.best)
 
     def _chosen(self, statement: PaperStatement) -> str:
-        """What was chosen as the best, in words after a space; "" where nothing had to be.
+        """What was chosen as the best, in words; empty where nothing had to be.
 
-        `` The best: clip 1.0, rate 0.1.``: the axes that the term leaves open.
+        Of two it is said whose each is: by the settings in which the terms differ.
         """
+        terms = [term for term in (statement.value, statement.minus, statement.relative_to) if term]
         said = []
-        for term in (statement.value, statement.minus, statement.relative_to):
-            if term is None or term.best is None:
+        for number, term in enumerate(terms):
+            point = self._point(term, self._rows(term.grid, term.measure, term.series)) if term.best else None
+            if point is None:
                 continue
-            point = self._point(term, self._rows(term.grid, term.measure, term.series))
-            if point is not None:
-                left = {name: value for name, value in point.settings.items() if name not in term.where}
-                listed = ", ".join(f"{name} {value}" for name, value in left.items())
+            other = terms[1 - number] if len(terms) > 1 else None
+            axes = self.plan.axes(self._name(term.grid))
+            chosen = [axis for axis in axes if axis.name not in term.where and len(axis.settings) > 1]
+            listed = ", ".join(named_setting(axis, point.settings[axis.name]) for axis in chosen)
+            if other is None or other.best is None:
                 said.append(listed)
+                continue
+            unnamed = "the other" if self._whose(other, term) else ("the first", "the second")[number]
+            said.append(f"{self._whose(term, other) or unnamed} with {listed}")
         return f" The best: {'; '.join(said)}." if said else ""
+
+    def _whose(self, term: StudyTerm, other: StudyTerm) -> str:
+        """The settings of ``term`` that ``other`` does not have, in words; "" if there are none."""
+        same = self._name(term.grid) == self._name(other.grid)
+        own = {
+            name: value
+            for name, value in term.where.items()
+            if not same or name not in other.where or not same_setting(value, other.where[name])
+        }
+        axes = [axis for axis in self.plan.axes(self._name(term.grid)) if axis.name in own]
+        return ", ".join(named_setting(axis, own[axis.name]) for axis in axes)
 
     def _of_direction(self, statement: PaperStatement, along: Monotone, sign: float) -> StatementVerdict:
         """The verdict on a direction: all steps along the axis must go one way.
@@ -179,15 +202,23 @@ class _StatementJudge:
         for setting in axis.settings:
             point = next(p for p in points if same_setting(p.settings[axis.name], setting))
             seeds.append(last_by_seed(rows[rows["point"] == point.folder_name]))
-        steps = [list((after - before).dropna() * sign) for before, after in itertools.pairwise(seeds)]
-        intervals = [_interval(step, is_exact=_is_exact(statement)) for step in steps]
+        steps = [_steps(before, after, sign) for before, after in itertools.pairwise(seeds)]
         asked = self.plan.seeds_of(self._name(along.grid))
-        outcomes = [_compare(*interval, (0.0, math.inf)) for interval in intervals]
+        outcomes = [_moves(*_interval(step, is_exact=_is_exact(statement))) for step in steps]
         if any(len(step) < asked for step in steps):
             outcomes = [Outcome.NOT_JUDGED]
         worst_first = (Outcome.NOT_JUDGED, Outcome.DIFFERS, Outcome.NOT_SETTLED)
         outcome = next((one for one in worst_first if one in outcomes), Outcome.AGREES)
-        return StatementVerdict(statement, outcome, _words(outcome, statement, asked))
+        measure = measure_named(along.measure)[0]
+        values = tuple(float(one.max() if measure.is_epsilon else one.mean()) for one in seeds)
+        return StatementVerdict(
+            statement,
+            outcome,
+            _words(outcome, statement, asked),
+            unit=measure.unit,
+            is_epsilon=measure.is_epsilon,
+            along=values,
+        )
 
     def _points(self, grid: str) -> Sequence[StudyPoint]:
         """Every point of a grid in this form; ``grid``: "" for the only one."""
@@ -240,6 +271,20 @@ def _compare(low: float, high: float, expected: tuple[float, float]) -> Outcome:
     if high < least or low > most:
         return Outcome.DIFFERS
     return Outcome.NOT_SETTLED
+
+
+def _steps(before: pd.Series[float], after: pd.Series[float], sign: float) -> list[float]:
+    """The steps of the seeds that have both values, times ``sign``; from ∞ to ∞ it is 0."""
+    both = pd.DataFrame({"before": before, "after": after}).dropna()
+    moved = both["after"] != both["before"]
+    return [float(step) for step in (sign * (both["after"] - both["before"])).where(moved, 0.0)]
+
+
+def _moves(low: float, high: float) -> Outcome:
+    """The outcome of a step whose interval goes from ``low`` to ``high``: 0 is no step."""
+    if high <= 0:
+        return Outcome.DIFFERS
+    return Outcome.AGREES if low > 0 else Outcome.NOT_SETTLED
 
 
 def _words(outcome: Outcome, statement: PaperStatement, seeds: int) -> str:

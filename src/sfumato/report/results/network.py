@@ -25,7 +25,16 @@ from sfumato.spec.topology import Topology, Trust
 from sfumato.spec.training import Training
 
 _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
-_OBSERVERS = {"cloud": "the cloud", "public": "the public", "edge": "an edge", "own-edge": "the own edge"}
+_OBSERVERS = {
+    "cloud": "the cloud",
+    "public": "the public",
+    "edge": "an edge",
+    "own-edge": "the own edge",
+    "other-edge": "another edge",
+    "peer": "a peer",
+    "other-device": "another device",
+    "device": "a device",
+}
 _NUMBERED = re.compile(r"\b([a-z][a-z0-9_-]*):([0-9]+)\b")  # a party without a title
 
 

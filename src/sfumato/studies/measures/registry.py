@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sfumato.errors import SpecError
+from sfumato.report.results.network import towards_in_words
 from sfumato.spec.base import closest_hint
 
 PERCENTAGE_POINTS = "points"
@@ -23,6 +24,7 @@ class Measure:
         is_epsilon: whether values are upper bounds of ε, which are rounded up.
         takes_argument: whether its name must have an argument behind a colon; else it must have none.
         is_timed: whether it is a time of this machine, which is another one when it is measured again.
+        has_several: whether one point and seed has several values: by series, round, or pair of workers.
     """
 
     title: str
@@ -31,6 +33,7 @@ class Measure:
     is_epsilon: bool = False
     takes_argument: bool = False
     is_timed: bool = False
+    has_several: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -45,10 +48,10 @@ MEASURES: dict[str, Measure] = {
     "accuracy": Measure("test accuracy, %", unit=PERCENTAGE_POINTS),
     "best_accuracy": Measure("best test accuracy, %", unit=PERCENTAGE_POINTS),
     "loss": Measure("test loss"),
-    "accuracy_by_round": Measure("test accuracy, %", unit=PERCENTAGE_POINTS),
-    "loss_by_round": Measure("test loss"),
+    "accuracy_by_round": Measure("test accuracy, %", unit=PERCENTAGE_POINTS, has_several=True),
+    "loss_by_round": Measure("test loss", has_several=True),
     "train_loss": Measure("training loss"),
-    "train_loss_by_round": Measure("training loss"),
+    "train_loss_by_round": Measure("training loss", has_several=True),
     "worst_decile": Measure("accuracy of the worst tenth, %", unit=PERCENTAGE_POINTS),
     "spread": Measure("standard deviation of accuracy over devices, %", unit=PERCENTAGE_POINTS),
     "energy": Measure("energy, J"),
@@ -62,18 +65,20 @@ MEASURES: dict[str, Measure] = {
     "mean_untrusted": Measure("mean s, untrusted edges"),
     "last_step_size": Measure("last step size"),
     "last_smoothness": Measure("last β"),
-    "epsilon": Measure("ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
-    "claimed": Measure("claimed ε ({argument})", "accounts", is_epsilon=True, takes_argument=True),
-    "rigorous": Measure("rigorous ε ({argument})", "accounts", is_epsilon=True, takes_argument=True),
-    "pairs": Measure("ε", "formula", is_epsilon=True),
-    "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True, takes_argument=True),
-    "theorem_4_3": Measure("value", "formula", takes_argument=True),
+    "epsilon": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
+    "claimed": Measure("claimed ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
+    "rigorous": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
+    "pairs": Measure("ε", "formula", is_epsilon=True, has_several=True),
+    "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True, takes_argument=True, has_several=True),
+    "theorem_4_3": Measure("value", "formula", takes_argument=True, has_several=True),
     "energy_at_clip": Measure("Σ‖x‖² at full clip, J", "formula", takes_argument=True),
     "privacy_binds": Measure("rounds in which (20) binds, %", "formula", takes_argument=True),
     "table_3_rule": Measure("ε by its rule", "formula", is_epsilon=True),
-    "aggregation_seconds": Measure("secure aggregation, CPU s", "formula", unit="s", is_timed=True),
+    "aggregation_seconds": Measure(
+        "secure aggregation, CPU s", "formula", unit="s", is_timed=True, has_several=True
+    ),
     "aggregation_megabytes": Measure("secure aggregation, MB", "formula", unit="MB"),
-    "election_seconds": Measure("elections, CPU s", "formula", unit="s", is_timed=True),
+    "election_seconds": Measure("elections, CPU s", "formula", unit="s", is_timed=True, has_several=True),
 }
 """By the name before the colon; what stands behind it is the argument.
 
@@ -110,8 +115,14 @@ def measure_named(name: str) -> tuple[Measure, str]:
     return measure, argument
 
 
+def is_measure(name: str) -> bool:
+    """Whether ``name`` begins with the key of a measure, even where its argument is wrong."""
+    return name.partition(":")[0] in MEASURES
+
+
 def title_of_measure(name: str) -> str:
-    """The title of a measure on axes and in tables, with its unit and, for some, its argument: ``ε peer``.
+    """The title of a measure on axes and in tables, with its unit and, for some, its argument:
+    ``claimed ε towards the cloud (Table I)``.
 
     ``name``: as in a study's file, ``KEY`` or ``KEY:ARGUMENT``.
 
@@ -121,6 +132,9 @@ def title_of_measure(name: str) -> str:
     measure, argument = measure_named(name)
     if measure is MEASURES["theorem_4_3"]:
         return _BOUND_TERMS[argument.partition(":")[0]]
+    if measure.source == "accounts":
+        claim, _, observer = argument.rpartition("@")
+        argument = f"{towards_in_words(observer)}{f' ({claim})' if claim else ''}"
     return measure.title.format(argument=argument)
 
 

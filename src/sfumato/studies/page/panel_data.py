@@ -10,13 +10,14 @@ from typing import Any, cast
 import pandas as pd
 
 from sfumato.report.results.series import Mean, mean
-from sfumato.rounding import number, upper_bound
+from sfumato.rounding import upper_bound
 from sfumato.studies.best_point import best_point
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named, title_of_measure
 from sfumato.studies.observations import last_by_seed
-from sfumato.studies.study import Panel, PaperValue, StudyAxis
+from sfumato.studies.page.numbers import with_half_width
+from sfumato.studies.study import Best, Panel, PaperValue, StudyAxis
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,17 @@ class PanelData:
         name = plan.study.grid_name(panel.grid)
         axes = plan.axes(name)
         points = tuple(point for point in points_of(axes) if point.matches(panel.where))
-        chosen = (table["grid"] == name) & table["measure"].isin(panel.measures)
+        measures = [*panel.measures, panel.measure_of_x([axis.name for axis in axes])]
+        chosen = (table["grid"] == name) & table["measure"].isin(measures)
         chosen &= table["point"].isin([point.folder_name for point in points])
         if panel.series:
-            chosen &= table["series"].isin([*panel.series, *(name + SPREAD for name in panel.series)])
+            kept = [*panel.series, *(name + SPREAD for name in panel.series)]
+            chosen &= table["series"].isin(kept) | (table["measure"] == measures[-1])
         rows = table[chosen]
         if panel.best is not None:
-            points = _best_of_each(panel, points, rows[rows["measure"] == panel.measures[0]])
+            x = panel.x if any(axis.name == panel.x for axis in axes) else ""
+            names = [name for name in (x, panel.lines, *panel.per) if name]
+            points = _best_of_each(panel.best, names, points, rows[rows["measure"] == panel.measures[0]])
             rows = rows[rows["point"].isin([point.folder_name for point in points])]
         return cls(plan, panel, name, axes, points, rows)
 
@@ -62,6 +67,19 @@ class PanelData:
     def title(self) -> str:
         """The title of the panel's first measure, with its unit."""
         return title_of_measure(self.panel.measures[0])
+
+    @property
+    def measure_of_x(self) -> str:
+        """The measure that is the panel's x; "" where its x is an axis, or rounds."""
+        return self.panel.measure_of_x([axis.name for axis in self.axes])
+
+    @property
+    def title_of_x(self) -> str:
+        """The title of the x axis: of its measure, its axis, or rounds."""
+        if self.measure_of_x:
+            return title_of_measure(self.measure_of_x)
+        axis = self.axis(self.panel.x)
+        return self.plan.study.round_name if axis is None else axis.words
 
     def axis(self, name: str) -> StudyAxis | None:
         """The grid's axis called ``name``; ``None`` if there is none."""
@@ -75,12 +93,15 @@ class PanelData:
     def mean_at(self, point: StudyPoint, measure: str, series: str) -> Mean | None:
         """The mean over seeds of ``measure`` and ``series`` at a point; ``None`` if it was not measured.
 
-        Of a measure over rounds it is that of the last round. Of ε it is the largest over seeds.
+        Of a measure over rounds it is that of the last round. Of ε it is the largest over seeds. NaN where a
+        seed has no value, as it never reached an accuracy: those that did are not like all.
         """
         chosen = self._of(point, measure, series)
         if not len(chosen):
             return None
         last = last_by_seed(chosen)
+        if last.isna().any():
+            return Mean(math.nan, math.nan)
         if measure_named(measure)[0].is_epsilon:
             return Mean(float(last.max()), math.nan)
         return mean(last)
@@ -121,29 +142,18 @@ class PanelData:
             return "–"
         if measure_named(measure)[0].is_epsilon:
             return upper_bound(found.value)
-        alike = math.isnan(found.half_width) or found.half_width == 0
-        spread = "" if alike else f" ± {number(found.half_width, 2)}"
-        return f"{number(found.value)}{spread}"
+        return with_half_width(found.value, found.half_width)
 
 
-def _best_of_each(panel: Panel, points: Sequence[StudyPoint], rows: pd.DataFrame) -> tuple[StudyPoint, ...]:
-    """Of ``points`` that are alike in the axes x, lines and per of the panel, only the best one each.
+def _best_of_each(
+    best: Best, names: Sequence[str], points: Sequence[StudyPoint], rows: pd.DataFrame
+) -> tuple[StudyPoint, ...]:
+    """Of ``points`` that are alike in the axes ``names`` only the best one each.
 
-    ``rows``: of the panel's first measure. A point with a NaN among its values is never the best.
+    ``rows``: of the measure that decides.
     """
-    assert panel.best is not None
     alike: dict[tuple[Any, ...], list[StudyPoint]] = {}
-    x = "" if panel.is_over_rounds else panel.x
-    names = [name for name in (x, panel.lines, *panel.per) if name]
     for point in points:
         alike.setdefault(tuple(point.settings[name] for name in names), []).append(point)
-    found = (best_point(several, rows, panel.best) for several in alike.values())
+    found = (best_point(several, rows, best) for several in alike.values())
     return tuple(point for point in found if point is not None)
-
-
-def setting_text(value: Any) -> str:
-    """The value of an axis as text.
-
-    A number with a decimal point is rounded to a few digits.
-    """
-    return number(value) if isinstance(value, float) else str(value)
