@@ -176,12 +176,13 @@ def picture_file(kept: Kept, panel: Panel) -> Path:
 
 
 def _table(data: PanelData) -> str:
-    """A panel as a table: bars and lines by x and lines, others with a row for every point."""
+    """A panel as a table: bars and lines by the axes x and lines, others with a row for every point."""
     panel = data.panel
-    if panel.kind in (*_DRAWN, "heatmap"):
+    if panel.kind in (*_DRAWN, "heatmap") and not data.measure_of_x:
         return _crossed(data, panel.x, panel.lines or panel.y)
     axes = [axis for axis in data.axes if len(axis.settings) > 1]
-    columns = [(measure, series) for measure in panel.measures for series in data.series(measure)]
+    measures = [data.measure_of_x, *panel.measures] if data.measure_of_x else panel.measures
+    columns = [(measure, series) for measure in measures for series in data.series(measure)]
     headers = [axis.words for axis in axes]
     headers += [", ".join(filter(None, (title_of_measure(measure), series))) for measure, series in columns]
     rows = [

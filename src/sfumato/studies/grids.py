@@ -12,7 +12,7 @@ from sfumato.arguments import Argument
 from sfumato.errors import SpecError
 from sfumato.studies.measures.registry import watched_observer
 from sfumato.studies.references import same_setting
-from sfumato.studies.study import Study, StudyAxis
+from sfumato.studies.study import Panel, Study, StudyAxis
 from sfumato.sweeps.grid import Axis, as_yaml, grid
 from sfumato.sweeps.request import SweepRequest
 
@@ -148,11 +148,13 @@ class StudyPlan:
     def series_of(self, name: str, measure: str) -> set[str] | None:
         """The series of a measure of the grid ``name`` that are used; ``None``: all of them."""
         found: set[str] = set()
-        for panel in self.study.panels:
-            if self.study.grid_name(panel.grid) == name and measure in panel.measures:
+        for panel in self._panels(name):
+            if measure in panel.measures:
                 if not panel.series:
                     return None
                 found |= set(panel.series)
+        if any(self._measure_of_x(panel) == measure for panel in self._panels(name)):
+            return None
         terms = [*self.study.values, *(term for one in self.study.statements for term in one.terms)]
         return found | {term.series for term in terms if term.measure == measure}
 
@@ -164,10 +166,20 @@ class StudyPlan:
         """
         panels = self.study.panels
         asked = [(panel.grid, measure, panel.where) for panel in panels for measure in panel.measures]
+        asked += [(panel.grid, x, panel.where) for panel in panels if (x := self._measure_of_x(panel))]
         asked += [(value.grid, value.measure, value.where) for value in self.study.values]
         for statement in self.study.statements:
             asked += [(term.grid, term.measure, term.where) for term in statement.terms]
         return [(measure, where) for grid, measure, where in asked if self.study.grid_name(grid) == name]
+
+    def _panels(self, name: str) -> list[Panel]:
+        """The panels of the grid ``name``."""
+        return [panel for panel in self.study.panels if self.study.grid_name(panel.grid) == name]
+
+    def _measure_of_x(self, panel: Panel) -> str:
+        """The measure that is the x of ``panel``; "" where an axis is, or rounds are."""
+        grid = self.study.grids[self.study.grid_name(panel.grid)]
+        return panel.measure_of_x([axis.name for axis in grid.over])
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from sfumato.errors import SpecError
 from sfumato.spec.base import closest_hint
 from sfumato.spec.refusals import Refused
-from sfumato.studies.measures.registry import measure_named
-from sfumato.studies.study import Panel, PaperStatement, Study, StudyGrid, StudyTerm
+from sfumato.studies.measures.registry import is_measure, measure_named
+from sfumato.studies.study import Panel, PaperStatement, Study, StudyAxis, StudyGrid, StudyTerm
 
 
 def check_references(study: Study) -> Iterator[Refused]:
@@ -64,9 +64,13 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
     unknown = False
     for key in ("x", "y", "lines"):
         name = getattr(panel, key)
-        if name and grid.axis(name) is None and not (key == "x" and panel.is_over_rounds):
-            unknown = True
+        if not name or grid.axis(name) is not None or (key == "x" and panel.is_over_rounds):
+            continue
+        if key == "x" and panel.kind == "lines" and is_measure(name):
+            yield from _measure_of_x(panel, grid, place)
+        else:
             yield Refused(f"{place}.{key}", name, _no_axis(grid))
+        unknown = True
     yield from _known_settings(grid, panel.where, f"{place}.where")
     for name in panel.per:
         if grid.axis(name) is None:
@@ -75,6 +79,28 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
         drawn = {name: None for name in (panel.x, panel.y, panel.lines) if name}
         single = {name: one for name, one in panel.where.items() if not isinstance(one, list | tuple)}
         yield from _one_point(grid, single | drawn, f"{place}.where")
+
+
+def _measure_of_x(panel: Panel, grid: StudyGrid, place: str) -> Iterator[Refused]:
+    """Yield refusals of the measure that is the x of ``panel``, at the dotted key ``place``.
+
+    Each point of a line must have one place on x, the same for every seed, and one axis varies along it.
+    """
+    refused = list(_known_measure(panel.x, grid, f"{place}.x"))
+    yield from refused
+    if refused:
+        return
+    measure, _ = measure_named(panel.x)
+    if not measure.is_exact or measure.has_several:
+        allowed = "must be an axis, at (rounds), or a measure with one value for a spec, known without "
+        yield Refused(f"{place}.x", panel.x, f"{allowed}training, such as epsilon:public")
+        return
+    fixed = {name for name, one in panel.where.items() if not isinstance(one, list | tuple)}
+    left = _left(grid, fixed | {panel.lines, *panel.per})
+    if panel.best is None and len(left) > 1:
+        names = ", ".join(axis.name for axis in left)
+        allowed = f"has a line through {math.prod(len(axis.settings) for axis in left)} points of the axes"
+        yield Refused(f"{place}.x", panel.x, f"{allowed} {names}; give all but one of them in lines or where")
 
 
 def _of_point(study: Study, term: Any, place: str, *, whole: bool = True) -> Iterator[Refused]:
@@ -148,12 +174,17 @@ def _known_settings(grid: StudyGrid, where: Mapping[str, Any], place: str) -> It
 
 def _one_point(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterator[Refused]:
     """Yield a refusal at ``place`` unless ``where`` leaves one point of ``grid``."""
-    left = [axis for axis in grid.over if axis.name not in where and len(axis.settings) > 1]
+    left = _left(grid, where)
     if left:
         points = math.prod(len(axis.settings) for axis in left)
         yield Refused(
             place, None, f"selects {points} points; give {', '.join(axis.name for axis in left)} too"
         )
+
+
+def _left(grid: StudyGrid, fixed: Collection[str]) -> list[StudyAxis]:
+    """The axes of ``grid`` that still vary where those that ``fixed`` names do not."""
+    return [axis for axis in grid.over if axis.name not in fixed and len(axis.settings) > 1]
 
 
 def same_setting(one: Any, other: Any) -> bool:

@@ -6,6 +6,7 @@ A study has *grids* of specs, *panels* that draw what was measured, the *values*
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
@@ -204,7 +205,8 @@ class PaperStatement(Section):
 class Panel(Section):
     """One figure or table of the page.
 
-    ``lines``: a measure over ``x``, a numeric axis or ``at`` (rounds), a line for every value of ``lines``.
+    ``lines``: a measure over ``x``, a numeric axis, ``at`` (rounds) or a measure that follows from the spec,
+    such as ``epsilon:public``; a line for every value of ``lines``.
     ``bars``: a bar for every value of ``x``, and of ``lines``. ``heatmap``: ``x`` and ``y`` are axes.
     ``pairs``: ε of every worker towards every other, of one point. ``table``: a row for every point, a column
     for each of ``measures``.
@@ -232,6 +234,10 @@ class Panel(Section):
     def is_over_rounds(self) -> bool:
         """Whether its ``x`` is no axis but rounds or epochs."""
         return self.x == ROUNDS
+
+    def measure_of_x(self, axes: Collection[str]) -> str:
+        """The measure that is its ``x``; "" where its ``x`` is one of ``axes``, by name, or rounds."""
+        return "" if self.x in axes or self.is_over_rounds else self.x
 
     def refusals(self) -> Refusals:
         """Refuse a panel that lacks what its kind needs."""

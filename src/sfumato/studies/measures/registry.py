@@ -23,6 +23,7 @@ class Measure:
         is_epsilon: whether values are upper bounds of ε, which are rounded up.
         takes_argument: whether its name must have an argument behind a colon; else it must have none.
         is_timed: whether it is a time of this machine, which is another one when it is measured again.
+        has_several: whether one point and seed has several values: by series, round, or pair of workers.
     """
 
     title: str
@@ -31,6 +32,7 @@ class Measure:
     is_epsilon: bool = False
     takes_argument: bool = False
     is_timed: bool = False
+    has_several: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -42,10 +44,10 @@ MEASURES: dict[str, Measure] = {
     "accuracy": Measure("test accuracy, %", unit=PERCENTAGE_POINTS),
     "best_accuracy": Measure("best test accuracy, %", unit=PERCENTAGE_POINTS),
     "loss": Measure("test loss"),
-    "accuracy_by_round": Measure("test accuracy, %", unit=PERCENTAGE_POINTS),
-    "loss_by_round": Measure("test loss"),
+    "accuracy_by_round": Measure("test accuracy, %", unit=PERCENTAGE_POINTS, has_several=True),
+    "loss_by_round": Measure("test loss", has_several=True),
     "train_loss": Measure("training loss"),
-    "train_loss_by_round": Measure("training loss"),
+    "train_loss_by_round": Measure("training loss", has_several=True),
     "worst_decile": Measure("accuracy of the worst tenth, %", unit=PERCENTAGE_POINTS),
     "spread": Measure("standard deviation of accuracy over devices, %", unit=PERCENTAGE_POINTS),
     "energy": Measure("energy, J"),
@@ -62,15 +64,17 @@ MEASURES: dict[str, Measure] = {
     "epsilon": Measure("ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "claimed": Measure("claimed ε ({argument})", "accounts", is_epsilon=True, takes_argument=True),
     "rigorous": Measure("rigorous ε ({argument})", "accounts", is_epsilon=True, takes_argument=True),
-    "pairs": Measure("ε", "formula", is_epsilon=True),
-    "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True, takes_argument=True),
-    "theorem_4_3": Measure("value", "formula", takes_argument=True),
+    "pairs": Measure("ε", "formula", is_epsilon=True, has_several=True),
+    "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True, takes_argument=True, has_several=True),
+    "theorem_4_3": Measure("value", "formula", takes_argument=True, has_several=True),
     "energy_at_clip": Measure("Σ‖x‖² at full clip, J", "formula", takes_argument=True),
     "privacy_binds": Measure("rounds in which (20) binds, %", "formula", takes_argument=True),
     "table_3_rule": Measure("ε by its rule", "formula", is_epsilon=True),
-    "aggregation_seconds": Measure("secure aggregation, CPU s", "formula", unit="s", is_timed=True),
+    "aggregation_seconds": Measure(
+        "secure aggregation, CPU s", "formula", unit="s", is_timed=True, has_several=True
+    ),
     "aggregation_megabytes": Measure("secure aggregation, MB", "formula", unit="MB"),
-    "election_seconds": Measure("elections, CPU s", "formula", unit="s", is_timed=True),
+    "election_seconds": Measure("elections, CPU s", "formula", unit="s", is_timed=True, has_several=True),
 }
 """By the name before the colon; what stands behind it is the argument.
 
@@ -105,6 +109,11 @@ def measure_named(name: str) -> tuple[Measure, str]:
         allowed = f"needs an argument: {key}:..." if measure.takes_argument else f"takes no argument: {key}"
         raise SpecError("measure", name, allowed)
     return measure, argument
+
+
+def is_measure(name: str) -> bool:
+    """Whether ``name`` begins with the key of a measure, even where its argument is wrong."""
+    return name.partition(":")[0] in MEASURES
 
 
 def title_of_measure(name: str) -> str:

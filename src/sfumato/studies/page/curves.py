@@ -1,4 +1,7 @@
-"""Lines and bars of a measure, with 95 % intervals over seeds and the paper's values."""
+"""Lines and bars of a measure, with 95 % intervals over seeds and the paper's values.
+
+Lines are over a numeric axis, over rounds, or over a measure that follows from the spec, such as an ε.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +50,7 @@ class _Line:
         dash: of the line.
         x: places: numbers, or names of categories.
         values: with their intervals.
+        points: what sets each value apart from others of the line, where ``x`` is a measure; else empty.
     """
 
     name: str
@@ -54,6 +58,7 @@ class _Line:
     dash: str
     x: Sequence[float | str]
     values: Sequence[Mean]
+    points: Sequence[str] = ()
 
     @property
     def hue(self) -> str:
@@ -62,7 +67,7 @@ class _Line:
 
 
 def line_figure(data: PanelData) -> Figure:
-    """The panel as lines over a numeric axis or over rounds."""
+    """The panel as lines over a numeric axis, over rounds or over a measure."""
     lines = _lines(data)
     dense = data.panel.is_over_rounds and any(len(line.x) > 12 for line in lines)
     traces = [
@@ -125,19 +130,37 @@ def _lines(data: PanelData) -> list[_Line]:
     for i, (setting, name) in enumerate(named):
         points = [point for point in data.points if _is_on(axis, setting, point)]
         for j, series in enumerate(several):
-            places, values = _places(data, points, measure, series)
-            if not places:
-                continue
             title = ", ".join(filter(None, (name, series))) or data.title
             number, dash = (i, DASHES[j % len(DASHES)]) if len(named) > 1 else (j, "solid")
-            found.append(_Line(title, number, dash, places, values))
+            if data.panel.is_over_rounds:
+                line = _Line(title, number, dash, *_over_rounds(data, points, measure, series))
+            else:
+                line = _Line(title, number, dash, *_over_points(data, points, measure, series))
+            if line.x:
+                found.append(line)
     return found
 
 
-def _places(
+def _over_rounds(
     data: PanelData, points: Sequence[StudyPoint], measure: str, series: str
 ) -> tuple[list[float | str], list[Mean]]:
-    """The places of the values of one line on the x axis, and the values, in order.
+    """The rounds of one line, and the values there. ``points``: that it is of; the others: that are shown."""
+    places: list[float | str] = []
+    values: list[Mean] = []
+    for point in points:
+        spread = dict(data.curve(point, measure, series + SPREAD))
+        for at, found in data.curve(point, measure, series):
+            places.append(at)
+            values.append(Mean(found.value, spread[at].value) if at in spread else found)
+    return places, values
+
+
+def _over_points(
+    data: PanelData, points: Sequence[StudyPoint], measure: str, series: str
+) -> tuple[list[float | str], list[Mean], list[str]]:
+    """The places of the values of one line on the x axis, the values, and names of the points.
+
+    They are in the order of the axis, or in that of the measure that is the x; names are for such an x only.
 
     Args:
         data: of the panel.
@@ -145,23 +168,31 @@ def _places(
         measure: that is shown.
         series: of the measure.
     """
-    places: list[float | str] = []
-    values: list[Mean] = []
-    for point in points:
-        if data.panel.is_over_rounds:
-            spread = dict(data.curve(point, measure, series + SPREAD))
-            for at, found in data.curve(point, measure, series):
-                places.append(at)
-                values.append(Mean(found.value, spread[at].value) if at in spread else found)
-        elif (one := data.mean_at(point, measure, series)) is not None:
-            setting = point.settings[data.panel.x]
-            axis = data.axis(data.panel.x)
-            assert axis is not None
-            places.append(
-                float(setting) if _is_numeric(axis) and data.panel.kind == "lines" else setting_text(setting)
-            )
-            values.append(one)
-    return places, values
+    found = [
+        (place, one, point)
+        for point in points
+        if (one := data.mean_at(point, measure, series)) is not None
+        and (place := _place(data, point)) is not None
+    ]
+    names: list[str] = []
+    if data.measure_of_x:
+        found.sort(key=lambda one: one[0])
+        left = [axis for axis in data.axes if axis.name != data.panel.lines and len(axis.settings) > 1]
+        names = [
+            ", ".join(f"{axis.words}: {setting_text(point.settings[axis.name])}" for axis in left)
+            for _, _, point in found
+        ]
+    return [place for place, _, _ in found], [one for _, one, _ in found], names
+
+
+def _place(data: PanelData, point: StudyPoint) -> Any:
+    """The place of ``point`` on the x axis: a number, a category's name, or ``None`` without a finite one."""
+    if data.measure_of_x:
+        found = data.mean_at(point, data.measure_of_x, "")
+        return found.value if found is not None and math.isfinite(found.value) else None
+    axis, setting = data.axis(data.panel.x), point.settings[data.panel.x]
+    assert axis is not None
+    return float(setting) if _is_numeric(axis) and data.panel.kind == "lines" else setting_text(setting)
 
 
 def _is_on(axis: StudyAxis | None, setting: object, point: StudyPoint) -> bool:
@@ -195,12 +226,17 @@ def _error(values: Sequence[Mean], hue: str) -> Json:
 def _barred(line: _Line) -> Json:
     """A line with error bars."""
     kept = _finite(line)
+    names = [
+        name
+        for name, one in zip(line.points, line.values, strict=bool(line.points))
+        if math.isfinite(one.value)
+    ]
     return {
         "type": "scatter", "mode": "lines+markers", "name": text.plotly_label(line.name),
         "x": [x for x, _ in kept],
         "y": [one.value for _, one in kept], "error_y": _error([one for _, one in kept], line.hue),
         "line": {"color": line.hue, "width": 2, "dash": line.dash}, "marker": {"color": line.hue, "size": 7},
-    }  # fmt: skip
+    } | ({"text": list(map(text.plotly_label, names))} if names else {})  # fmt: skip
 
 
 def _banded(line: _Line) -> list[Json]:
@@ -217,7 +253,6 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
     """Plotly traces of the paper's values, in the colour of the line that they belong to."""
     panel, marks = data.panel, []
     axis = data.axis(panel.lines) if panel.lines else None
-    x_axis = data.axis(panel.x)
     for value, point in data.paper_values(panel.measures[0]):
         wanted = ", ".join(
             filter(None, ("" if axis is None else _name(axis, point.settings[axis.name]), value.series))
@@ -225,11 +260,9 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
         number = next((i for i, line in enumerate(lines) if line.name.startswith(wanted)), None)
         if number is None:
             continue
-        place: object = value.at
-        if x_axis is not None:
-            setting = point.settings[panel.x]
-            place = float(setting) if _is_numeric(x_axis) and not grouped else setting_text(setting)
-        marks.append((number, place, value))
+        place = value.at if panel.is_over_rounds else _place(data, point)
+        if place is not None or panel.is_over_rounds:
+            marks.append((number, place, value))
     if not marks:
         return []
     found: list[Json] = []
@@ -246,10 +279,8 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
 
 def _x_axis(data: PanelData, lines: Sequence[_Line]) -> Json:
     """The x axis of Plotly's layout: logarithmic where the lines' numbers need it."""
-    axis = data.axis(data.panel.x)
-    words = "epoch" if data.panel.measures[0].startswith("pwp") else "round"
-    found: Json = {"title": {"text": text.plotly_label(words if axis is None else axis.words)}}
-    if axis is None:
+    found: Json = {"title": {"text": text.plotly_label(data.title_of_x)}}
+    if data.panel.is_over_rounds:
         return found | {"rangemode": "tozero", "tickformat": "d"}
     numbers = [float(x) for line in lines for x in line.x if isinstance(x, float)]
     if min(numbers, default=0.0) > 0 and needs_log_axis(numbers):
@@ -279,10 +310,27 @@ def _caption(data: PanelData, lines: Sequence[_Line]) -> str:
         parts.append(f"Mean of {text.how_many(seeds, 'seed')}. {shown}" if seeds > 1 else shown)
     if any(True for _ in data.paper_values(data.panel.measures[0])):
         parts.append("Diamonds: values that the paper states.")
+    if lost := _without_place(data):
+        parts.append(f"Without a finite {data.title_of_x}, so not drawn: {text.join_names(lost, 6)}.")
     endless = [line.name for line in lines if any(one.value == math.inf for one in line.values)]
     if endless:
         parts.append(f"∞ (no guarantee), so not drawn: {text.join_names(endless, 6)}.")
     return " ".join(filter(None, parts))
+
+
+def _without_place(data: PanelData) -> list[str]:
+    """The points with a value but without a finite measure that is the x, in words."""
+    if not data.measure_of_x:
+        return []
+    measure = data.panel.measures[0]
+    lost = [
+        point
+        for point in data.points
+        if _place(data, point) is None
+        and any(data.mean_at(point, measure, series) is not None for series in data.series(measure))
+    ]
+    axes = [axis for axis in data.axes if len(axis.settings) > 1]
+    return [", ".join(_name(axis, point.settings[axis.name]) for axis in axes) for point in lost]
 
 
 def _description(data: PanelData, lines: Sequence[_Line]) -> str:
@@ -294,13 +342,14 @@ def _description(data: PanelData, lines: Sequence[_Line]) -> str:
 
 def _numbers(data: PanelData, lines: Sequence[_Line]) -> str:
     """HTML of a table with all values of ``lines``."""
-    measure, axis = data.panel.measures[0], data.axis(data.panel.x)
-    rows = [
-        (line.name, x if isinstance(x, str) else f"{x:g}", data.figure_of(measure, one))
-        for line in lines
-        for x, one in zip(line.x, line.values, strict=True)
-    ]
-    words = "round" if axis is None else axis.words
+    measure, at = data.panel.measures[0], data.measure_of_x
+    rows = []
+    for line in lines:
+        names = [f"{line.name}, {name}" for name in line.points] or [line.name] * len(line.x)
+        for name, x, one in zip(names, line.x, line.values, strict=True):
+            place = x if isinstance(x, str) else f"{x:g}"
+            shown = data.figure_of(at, Mean(float(x), math.nan)) if at else place
+            rows.append((name, shown, data.figure_of(measure, one)))
     return text.html_table(
-        ["line", words, data.title], rows, caption="The numbers of the figure", numeric=(1, 2)
+        ["line", data.title_of_x, data.title], rows, caption="The numbers of the figure", numeric=(1, 2)
     )

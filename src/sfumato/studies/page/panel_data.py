@@ -16,7 +16,7 @@ from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named, title_of_measure
 from sfumato.studies.observations import last_by_seed
-from sfumato.studies.study import Panel, PaperValue, StudyAxis
+from sfumato.studies.study import Best, Panel, PaperValue, StudyAxis
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,17 @@ class PanelData:
         name = plan.study.grid_name(panel.grid)
         axes = plan.axes(name)
         points = tuple(point for point in points_of(axes) if point.matches(panel.where))
-        chosen = (table["grid"] == name) & table["measure"].isin(panel.measures)
+        measures = [*panel.measures, panel.measure_of_x([axis.name for axis in axes])]
+        chosen = (table["grid"] == name) & table["measure"].isin(measures)
         chosen &= table["point"].isin([point.folder_name for point in points])
         if panel.series:
-            chosen &= table["series"].isin([*panel.series, *(name + SPREAD for name in panel.series)])
+            kept = [*panel.series, *(name + SPREAD for name in panel.series)]
+            chosen &= table["series"].isin(kept) | (table["measure"] == measures[-1])
         rows = table[chosen]
         if panel.best is not None:
-            points = _best_of_each(panel, points, rows[rows["measure"] == panel.measures[0]])
+            x = panel.x if any(axis.name == panel.x for axis in axes) else ""
+            names = [name for name in (x, panel.lines, *panel.per) if name]
+            points = _best_of_each(panel.best, names, points, rows[rows["measure"] == panel.measures[0]])
             rows = rows[rows["point"].isin([point.folder_name for point in points])]
         return cls(plan, panel, name, axes, points, rows)
 
@@ -59,6 +63,20 @@ class PanelData:
     def title(self) -> str:
         """The title of the panel's first measure."""
         return title_of_measure(self.panel.measures[0])
+
+    @property
+    def measure_of_x(self) -> str:
+        """The measure that is the panel's x; "" where its x is an axis, or rounds."""
+        return self.panel.measure_of_x([axis.name for axis in self.axes])
+
+    @property
+    def title_of_x(self) -> str:
+        """The title of the x axis: of its measure, its axis, or rounds."""
+        if self.measure_of_x:
+            return title_of_measure(self.measure_of_x)
+        axis = self.axis(self.panel.x)
+        words = "epoch" if self.panel.measures[0].startswith("pwp") else "round"
+        return words if axis is None else axis.words
 
     def axis(self, name: str) -> StudyAxis | None:
         """The grid's axis called ``name``; ``None`` if there is none."""
@@ -120,15 +138,17 @@ class PanelData:
         return f"{number(found.value)}{spread}"
 
 
-def _best_of_each(panel: Panel, points: Sequence[StudyPoint], rows: pd.DataFrame) -> tuple[StudyPoint, ...]:
-    """Of ``points`` that are alike in the axes x, lines and per of the panel, only the best one each."""
-    assert panel.best is not None
+def _best_of_each(
+    best: Best, names: Sequence[str], points: Sequence[StudyPoint], rows: pd.DataFrame
+) -> tuple[StudyPoint, ...]:
+    """Of ``points`` that are alike in the axes ``names`` only the best one each.
+
+    ``rows``: of the measure that decides.
+    """
     alike: dict[tuple[Any, ...], list[StudyPoint]] = {}
-    x = "" if panel.is_over_rounds else panel.x
-    names = [name for name in (x, panel.lines, *panel.per) if name]
     for point in points:
         alike.setdefault(tuple(point.settings[name] for name in names), []).append(point)
-    found = (best_point(several, rows, panel.best) for several in alike.values())
+    found = (best_point(several, rows, best) for several in alike.values())
     return tuple(point for point in found if point is not None)
 
 
