@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -17,6 +18,10 @@ from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study, study_names
 from sfumato.studies.measures.computing import FROM_FOLDER, FROM_SPEC
 from sfumato.studies.measures.registry import MEASURES, measure_named, title_of_measure
+from sfumato.studies.page.document import write_study_page
+from sfumato.studies.result import StudyResult
+from sfumato.studies.study import COLUMNS
+from sfumato.studies.verdicts import judge_statements
 
 TRAINING = {"rounds": 2, "local_steps": 2, "edge_every": 1, "batch_size": 4, "learning_rate": 0.1}
 SPEC = {
@@ -198,6 +203,23 @@ def test_grids_of_a_form_are_run_shown_and_judged_in_that_form_only(tmp_path: Pa
         assert plan.study.unstated == ("Nothing." if paper else "")
         tasks = plan.request(grid, tmp_path / "out").tasks
         assert {task.spec.data.examples_per_device for task in tasks} == {examples}
+
+
+def test_what_a_full_run_found_is_said_of_the_first_form_only(tmp_path: Path) -> None:
+    document = in_two_forms() | {"found": "Half of it."}
+    name, study = load_study(written(tmp_path, document))
+    plans = {paper: StudyPlan.of(name, study, paper=paper) for paper in (False, True)}
+    pages = {}
+    for paper, plan in plans.items():
+        empty = pd.DataFrame(columns=[*COLUMNS])
+        verdicts = judge_statements(plan, empty)
+        result = StudyResult(plan, tmp_path / plan.form, empty, verdicts, (), 0.0, 0)
+        result.folder.mkdir()
+        write_study_page(result)
+        pages[paper] = result.page.read_text("utf-8")
+    assert "What a full run of the form digits found: Half of it." in pages[False]
+    assert "Half of it." not in pages[True]
+    assert "What a full run" not in pages[True]
 
 
 def test_a_cost_that_data_elsewhere_decide_is_unknown(

@@ -100,7 +100,8 @@ def test_the_page_holds_verdicts_figures_and_the_papers_value(ran: StudyResult) 
     page = ran.page.read_text("utf-8")
     for title in ("Lines", "Rounds", "Bars", "Heat", "Table", "Pairs", "PwP"):
         assert f">{title}</h3>" in page
-    assert '<div class="lead"><p>Nothing of note.</p></div>' in page
+    assert '<div class="lead"><p>What a full run found: Nothing of note.</p></div>' in page
+    assert page.index("Nothing of note.") < page.index("Verdicts on 2 sentences") < page.index("agrees.</td>")
     assert f"<p>{ran.plan.study.intro}</p>" in page
     assert "agrees." in page
     assert "Verdicts on 2 sentences of the paper: agrees 2." in page
@@ -175,6 +176,7 @@ def test_the_command_runs_a_shortened_study_and_marks_it(
     page = tmp_path / "mine" / "digits-quick" / "index.html"
     assert capsys.readouterr().out.strip() == str(page)
     assert "A shortened run, for a look" in page.read_text("utf-8")
+    assert "What a full run found: Nothing of note." in page.read_text("utf-8")
     assert "Of z = 2 alone" not in page.read_text("utf-8")  # its points are not run
     table = pd.read_parquet(page.parent / "results.parquet")
     assert table["quick"].all()

@@ -12,6 +12,7 @@ from test_study_files import tiny, written
 
 from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study
+from sfumato.studies.page.agreement import measured_text
 from sfumato.studies.verdicts import Outcome, StatementVerdict, judge_statements
 
 LOW, HIGH = {"z": 1.0, "trust": "all"}, {"z": 2.0, "trust": "all"}
@@ -125,6 +126,7 @@ def test_a_shortened_study_decides_nothing(tmp_path: Path) -> None:
     ("rises", [2.0, 2.1, 1.9], Outcome.AGREES), ("falls", [2.0, 2.1, 1.9], Outcome.DIFFERS),
     ("rises", [0.0, 0.1, -0.1], Outcome.DIFFERS), ("falls", [0.0, 0.1, -0.1], Outcome.AGREES),
     ("rises", [0.0, 2.1, 1.9], Outcome.NOT_SETTLED), ("rises", [2.0, 2.1], Outcome.NOT_JUDGED),
+    ("rises", [1.0, 1.1, 0.9], Outcome.DIFFERS), ("falls", [1.0, 1.1, 0.9], Outcome.DIFFERS),
 ])  # fmt: skip
 def test_a_direction_holds_at_every_step(
     direction: str, second: list[float], outcome: Outcome, tmp_path: Path
@@ -132,6 +134,30 @@ def test_a_direction_holds_at_every_step(
     statement = {direction: {"measure": "accuracy", "along": "z", "where": {"trust": "all"}}}
     found = judged(tmp_path, statement, {1.0: [1.0, 1.1, 0.9], 2.0: second})
     assert found.outcome is outcome
+
+
+@pytest.mark.parametrize(("direction", "first", "second", "outcome"), [
+    ("falls", [46.33], [46.33], Outcome.DIFFERS), ("rises", [46.33], [46.33], Outcome.DIFFERS),
+    ("falls", [46.33, 46.33], [46.33, 40.0], Outcome.NOT_SETTLED),
+    ("falls", [46.33], [46.32], Outcome.AGREES), ("falls", [math.inf], [math.inf], Outcome.DIFFERS),
+    ("falls", [math.inf], [8.0], Outcome.AGREES),
+])  # fmt: skip
+def test_an_epsilon_that_stays_the_same_neither_falls_nor_rises(
+    direction: str, first: list[float], second: list[float], outcome: Outcome, tmp_path: Path
+) -> None:
+    along = {"measure": "epsilon:cloud", "along": "z", "where": {"trust": "all"}}
+    values = {1.0: first, 2.0: second}
+    found = judged(tmp_path, {direction: along}, values, measure="epsilon:cloud")
+    assert found.outcome is outcome
+
+
+def test_a_direction_shows_the_values_along_its_axis(tmp_path: Path) -> None:
+    along = {"measure": "epsilon:cloud", "along": "z", "where": {"trust": "all"}}
+    found = judged(tmp_path, {"falls": along}, {1.0: [46.3211], 2.0: [0.30001]}, measure="epsilon:cloud")
+    assert measured_text(found) == "46.33, 0.3001"  # rounded up
+    along["measure"] = "accuracy"
+    found = judged(tmp_path, {"falls": along}, {1.0: [90.0, 91.0], 2.0: [80.0, 81.0]})
+    assert measured_text(found) == "90.5, 80.5 points"
 
 
 def best(which: str) -> dict[str, Any]:

@@ -281,7 +281,7 @@ class Study(Section):
     title: Text
     paper: Text
     figure: Text = Field(description="figure or table, with its section")
-    found: str = Field(default="", description="what came out, in a sentence or two; above intro")
+    found: str = Field(default="", description="what a full run of the first form found, in a few sentences")
     intro: Text = Field(description="what is compared, in a few sentences")
     unstated: str = Field(default="", description="what the paper leaves open and how it is set here")
     seeds: Count = 5
@@ -300,7 +300,10 @@ class Study(Section):
         return next(iter(self.grids)) if not name and len(self.grids) == 1 else name
 
     def in_form(self, form: str) -> Study:
-        """The study with the grids of one of its ``forms`` only, and with what is shown or said of these."""
+        """The study with the grids of one of its ``forms`` only, and with what is shown or said of these.
+
+        What a full run found is said of the first form only.
+        """
         grids = {name: grid for name, grid in self.grids.items() if not grid.forms or form in grid.forms}
 
         def belongs(name: str) -> bool:
@@ -315,6 +318,7 @@ class Study(Section):
                 one for one in self.statements if all(belongs(term.grid) for term in one.terms)
             ),
             "unstated": self.forms[form].unstated or self.unstated,
+            "found": self.found if form == self.first_form else "",
         }
         return self.model_copy(update=kept)
 

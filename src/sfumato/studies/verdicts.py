@@ -3,8 +3,9 @@
 The value of a statement is computed seed by seed, as a seed draws the same partition, trust and initial model
 in both of its terms, and has a 95 % t interval. It *agrees* if the whole interval is within what is expected,
 and *differs* if all of it is outside. Otherwise it is *not settled* by so many seeds. A value without
-training, such as an ε, needs no interval. A direction is the same rule, with at least 0 expected of each step
-along the axis. Nothing is judged of a shortened study, nor where a seed has no value.
+training, such as an ε, needs no interval. A direction is the same rule, with more than 0 expected of each
+step along the axis: a value that stays the same neither rises nor falls. Nothing is judged of a shortened
+study, nor where a seed has no value.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class StatementVerdict:
         high: upper end.
         unit: of the value: points, %, or "".
         is_epsilon: whether the value is an ε, which is rounded up.
+        along: of a direction the value at each setting of the axis, the mean over seeds, of ε the largest.
     """
 
     statement: PaperStatement
@@ -58,6 +60,7 @@ class StatementVerdict:
     high: float = math.nan
     unit: str = ""
     is_epsilon: bool = False
+    along: tuple[float, ...] = ()
 
 
 def judge_statements(plan: StudyPlan, table: pd.DataFrame) -> tuple[StatementVerdict, ...]:
@@ -169,15 +172,23 @@ class _StatementJudge:
         for setting in axis.settings:
             point = next(p for p in points if same_setting(p.settings[axis.name], setting))
             seeds.append(last_by_seed(rows[rows["point"] == point.folder_name]))
-        steps = [list((after - before).dropna() * sign) for before, after in itertools.pairwise(seeds)]
-        intervals = [_interval(step, is_exact=_is_exact(statement)) for step in steps]
+        steps = [_steps(before, after, sign) for before, after in itertools.pairwise(seeds)]
         asked = self.plan.seeds_of(self._name(along.grid))
-        outcomes = [_compare(*interval, (0.0, math.inf)) for interval in intervals]
+        outcomes = [_moves(*_interval(step, is_exact=_is_exact(statement))) for step in steps]
         if any(len(step) < asked for step in steps):
             outcomes = [Outcome.NOT_JUDGED]
         worst_first = (Outcome.NOT_JUDGED, Outcome.DIFFERS, Outcome.NOT_SETTLED)
         outcome = next((one for one in worst_first if one in outcomes), Outcome.AGREES)
-        return StatementVerdict(statement, outcome, _words(outcome, statement, asked))
+        measure = measure_named(along.measure)[0]
+        values = tuple(float(one.max() if measure.is_epsilon else one.mean()) for one in seeds)
+        return StatementVerdict(
+            statement,
+            outcome,
+            _words(outcome, statement, asked),
+            unit=measure.unit,
+            is_epsilon=measure.is_epsilon,
+            along=values,
+        )
 
     def _points(self, grid: str) -> Sequence[StudyPoint]:
         return points_of(self.plan.axes(self._name(grid)))
@@ -222,6 +233,20 @@ def _compare(low: float, high: float, expected: tuple[float, float]) -> Outcome:
     if high < least or low > most:
         return Outcome.DIFFERS
     return Outcome.NOT_SETTLED
+
+
+def _steps(before: pd.Series[float], after: pd.Series[float], sign: float) -> list[float]:
+    """The steps of the seeds that have both values, times ``sign``; from ∞ to ∞ it is 0."""
+    both = pd.DataFrame({"before": before, "after": after}).dropna()
+    moved = both["after"] != both["before"]
+    return [float(step) for step in (sign * (both["after"] - both["before"])).where(moved, 0.0)]
+
+
+def _moves(low: float, high: float) -> Outcome:
+    """The outcome of a step whose interval goes from ``low`` to ``high``: 0 is no step."""
+    if high <= 0:
+        return Outcome.DIFFERS
+    return Outcome.AGREES if low > 0 else Outcome.NOT_SETTLED
 
 
 def _words(outcome: Outcome, statement: PaperStatement, seeds: int) -> str:

@@ -130,7 +130,13 @@ def _whose(one: StatementVerdict) -> str:
 
 
 def measured_text(one: StatementVerdict) -> str:
-    """The value of a statement as text, with half of its 95 % interval and its unit; "–" without one."""
+    """The value of a statement as text, with half of its 95 % interval and its unit; "–" without one.
+
+    Of a direction it is the values along the axis.
+    """
+    if one.along:
+        listed = ", ".join(upper_bound(value) if one.is_epsilon else number(value) for value in one.along)
+        return f"{listed}{f' {one.unit}' if one.unit else ''}".replace("-", "−")
     if math.isnan(one.value):
         return "–"
     shown = upper_bound(one.value) if one.is_epsilon else number(one.value)

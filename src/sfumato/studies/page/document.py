@@ -54,10 +54,11 @@ def _top(result: StudyResult) -> str:
         )
         notices += [f"{who}: {why}" for who, why in result.failures[:5]]
     shown = f'<div class="notice" role="note">{bullet_list(notices)}</div>' if notices else ""
-    found, intro = text.paragraphs([plan.study.found or plan.study.intro]), ""
+    lead, intro = text.paragraphs([plan.study.intro]), ""
     if plan.study.found:
-        intro = text.paragraphs([plan.study.intro])
-    return f'<div class="lead">{found}</div>{shown}{_counts(result)}{intro}'
+        of_form = f" of the form {plan.form}" if len(plan.study.forms) > 1 else ""
+        lead, intro = text.paragraphs([f"What a full run{of_form} found: {plan.study.found}"]), lead
+    return f'<div class="lead">{lead}</div>{shown}{_counts(result)}{intro}'
 
 
 def _counts(result: StudyResult) -> str:
