@@ -30,11 +30,11 @@ import pyarrow.parquet as pq
 
 from sfumato.rounding import number
 from sfumato.studies.cost import quickstart_steps, request_steps
-from sfumato.studies.grids import TABLE_FILE, StudyPlan, points_of
+from sfumato.studies.grids import TABLE_FILE, StudyPlan, points_of, setting_text
 from sfumato.studies.load import load_study, study_names
 from sfumato.studies.measures.registry import title_of_measure
 from sfumato.studies.page.agreement import expected_text, measured_text
-from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.result import StudyResult
 from sfumato.studies.study import MEASUREMENT_COLUMNS, Panel
 from sfumato.studies.verdicts import judge_statements
@@ -161,7 +161,7 @@ def _verdicts(kept: Kept) -> str:
         [one.statement.says, one.statement.place, expected_text(one), measured_text(one), one.words]
         for one in kept.result.verdicts
     ]
-    return _markdown(["the paper says", "place", "expected", "measured", "verdict"], rows, numeric=())
+    return _markdown(["sentence", "place", "expected", "measured", "verdict"], rows, numeric=())
 
 
 def _picture(kept: Kept, panel: Panel, page: Path) -> str:

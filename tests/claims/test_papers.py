@@ -24,6 +24,16 @@ def test_all_ways_to_write_a_place_have_one_entry(sentence: str, place: str) -> 
     assert entry_of(found) == entry_of(place)
 
 
+def test_errors_that_studies_name_are_known() -> None:
+    for said, label in (
+        ("with momentum (P5).", "P5"),
+        ("the same noise (D5), so", "D5"),
+        ("network (H7).", "H7"),
+    ):
+        assert NAMED.findall(said) == [label]
+        assert entry_of(label)[0] == label
+
+
 def test_no_two_places_have_one_text() -> None:
     assert len(set(PLACES.values())) == len(PLACES)
     assert all(entry_of(name) == (name, says) for name, says in ERRORS.items())

@@ -52,10 +52,9 @@ def test_lines_go_from_the_least_to_the_largest_epsilon(tmp_path: Path) -> None:
     assert lines["none"]["x"] == [0.123456, 4.0]
     assert lines["none"]["y"] == [2.0, 1.0]
     assert lines["all"]["x"] == [2.0, 3.0]
-    assert lines["all"]["text"] == ["z: 2", "z: 1"]  # which point is which
-    assert "ε" in figure.layout["xaxis"]["title"]["text"]
-    assert "public" in figure.layout["xaxis"]["title"]["text"]
-    assert ">none, z: 2</td>" in figure.table
+    assert lines["all"]["text"] == ["z = 2", "z = 1"]  # which point is which
+    assert figure.layout["xaxis"]["title"]["text"] == "rigorous ε towards the public"
+    assert ">none, z = 2</td>" in figure.table
     assert ">0.1235</td>" in figure.table  # rounded up
 
 

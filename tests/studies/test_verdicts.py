@@ -114,6 +114,7 @@ def test_a_seed_without_a_value_leaves_the_statement_open(tmp_path: Path) -> Non
         found = judged(tmp_path, statement, {1.0: values}, seeds=3)
         assert found.outcome is Outcome.NOT_JUDGED
         assert found.words == "not judged: not every seed has a value."
+        assert measured_text(found) == "–"  # the mean of two seeds is not that of three
 
 
 def test_a_shortened_study_decides_nothing(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def best(which: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("which", "value", "said"),
-    [("highest", 20.0, "agrees. The best: z 2.0."), ("lowest", 10.0, "agrees. The best: z 1.0.")],
+    [("highest", 20.0, "agrees. The best: z = 2."), ("lowest", 10.0, "agrees. The best: z = 1.")],
 )
 def test_the_best_of_several_points_is_compared_and_named(
     which: str, value: float, said: str, tmp_path: Path
@@ -179,7 +180,35 @@ def test_the_best_of_several_points_is_compared_and_named(
 def test_a_point_that_never_reached_the_level_is_not_the_best(tmp_path: Path) -> None:
     values = {1.0: [9.0, 10.0, 11.0], 2.0: [1.0, math.nan, 1.0]}
     found = judged(tmp_path, {"value": best("lowest"), "expect": {"at_least": 5}}, values)
-    assert found.words == "agrees. The best: z 1.0."
+    assert found.words == "agrees. The best: z = 1."
+
+
+def test_of_two_bests_it_is_said_whose_each_is(tmp_path: Path) -> None:
+    document = tiny()
+    document["grids"]["main"]["over"][0] |= {"title": "z, noise multiplier"}
+    terms = [
+        {"measure": "accuracy", "where": {"trust": trust}, "best": "highest"} for trust in ("all", "none")
+    ]
+    said = {"says": "So.", "place": "Fig. 0", "expect": {"at_least": 0}}
+    document["statements"] = [
+        said | {"value": terms[0], "minus": terms[1]},
+        said | {"value": terms[0], "relative_to": {"measure": "accuracy", "where": LOW}},
+        said | {"value": terms[0], "minus": terms[0]},
+    ]
+    plan = StudyPlan.of(*load_study(written(tmp_path, document)), seeds=1)
+    sign = {"all": 1, "none": -1}
+    rows = [
+        {"grid": "main", "point": point.folder_name, "seed": 0, "measure": "accuracy", "series": "",
+         "at": math.nan, "unit": -1, "observer": -1,
+         "value": point.settings["z"] * sign[point.settings["trust"]]}
+        for point in points_of(plan.axes("main"))
+    ]  # fmt: skip
+    words = [one.words.partition("The best: ")[2] for one in judge_statements(plan, pd.DataFrame(rows))]
+    assert words == [
+        "all with z = 2; none with z = 1.",
+        "z = 2.",
+        "the first with z = 2; the second with z = 2.",
+    ]
 
 
 def test_nothing_is_the_best_where_a_run_is_missing(tmp_path: Path) -> None:

@@ -56,10 +56,14 @@ ERRORS = {
     "H2": "The paper leaves open the constant c₁ of its condition on ε, so the condition cannot be checked. "
     "The reasons beside the claim name the least c₁ with which it would be met.",
     "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
+    "H7": "7,840 is the number of weights of a linear model of 28 × 28 pixels and 10 classes, not of a "
+    "network of 12 layers.",
     "D1": "Noise adds up towards an observer that receives nothing but the sum, while all who add it are "
     "honest. Who receives a part of the sum meets the noise of that part only.",
     "D3": "Without secure aggregation an edge, or the cloud, receives single messages, of devices or of "
     "edges, each with the noise on its own path only, however many others add some.",
+    "D5": "With noise of one size everywhere, utility and the ε towards the public are those of the sum. "
+    "Where the noise is added changes only what the supernode and the cloud learn.",
     "D6": "A client that is elected receives the sum of its zone, without noise, in each of its terms.",
     "D7": "The calibration behind the division by the root needs ε below 1; above, ε shrinks "
     "faster than the noise grows.",
@@ -76,6 +80,8 @@ ERRORS = {
     "P3": "Drawing the participants hides nothing from whoever draws them or can tell who was drawn.",
     "P4": "With a fixed number drawn, another device is drawn in the place of the missing one: the sum "
     "changes by up to twice as much.",
+    "P5": "The paper clips gradients. An update of several epochs with momentum is longer than the paper's "
+    "bound on it.",
     "P7": "The bound on a message's power holds on average over the draws of coordinates. In a single round "
     "a message may exceed it.",
 }

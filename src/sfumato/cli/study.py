@@ -145,7 +145,7 @@ def _cost_of(steps: float) -> str:
 def _print_result(result: StudyResult) -> None:
     """Print the verdicts of a study, and where its page is."""
     if result.verdicts and not result.plan.quick:
-        shown = empty_table("place", "the paper says", "verdict")
+        shown = empty_table("place", "sentence", "verdict")
         for verdict in result.verdicts:
             shown.add_row(verdict.statement.place, verdict.statement.says, verdict.words)
         console().print(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from sfumato.arguments import Argument
 from sfumato.errors import SpecError
+from sfumato.rounding import number
 from sfumato.studies.measures.registry import watched_observer
 from sfumato.studies.references import same_setting
 from sfumato.studies.study import Panel, Study, StudyAxis
@@ -210,6 +212,19 @@ def points_of(axes: Sequence[StudyAxis]) -> tuple[StudyPoint, ...]:
         StudyPoint(point.name, dict(zip(names, settings, strict=True)))
         for point, settings in zip(grid([_sweep_axis(axis) for axis in axes]), chosen, strict=True)
     )
+
+
+def setting_text(value: Any) -> str:
+    """The value of an axis as text."""
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def named_setting(axis: StudyAxis, setting: Any) -> str:
+    """A setting with the name of its axis, ``s = 5``; a case is named without, unless it is but a number."""
+    written = setting_text(setting)
+    if axis.cases and re.search(r"[^\d.,]", written):
+        return written
+    return f"{axis.words.partition(',')[0]} = {written}"
 
 
 def _listed(wanted: Any) -> Sequence[Any]:

@@ -24,6 +24,8 @@ SEED_COLUMNS = ("seed", "measure")
 MEASUREMENT_COLUMNS = ("series", "at", "unit", "observer", "value")
 ROUNDS = "at"
 """The ``x`` of panels of a measure over rounds or epochs, and the column that holds them."""
+OWN_QUESTION = "a question of this study"
+"""The ``place`` of statements that are no sentence of the paper; they are counted and shown apart."""
 COLUMNS = (*POINT_COLUMNS, *SEED_COLUMNS, *MEASUREMENT_COLUMNS)
 """Columns of every table of results, in which axes stand behind the point; no axis can have such a name."""
 
@@ -171,7 +173,7 @@ class PaperStatement(Section):
     """
 
     says: Text
-    place: Text
+    place: Text = Field(description="in the paper, or ``a question of this study``")
     value: StudyTerm | None = None
     minus: StudyTerm | None = None
     relative_to: StudyTerm | None = None
@@ -179,6 +181,11 @@ class PaperStatement(Section):
     falls: Monotone | None = None
     expect: Expect | None = None
     because: str = Field(default="", description="why it differs, where it does")
+
+    @property
+    def is_of_paper(self) -> bool:
+        """Whether it is a sentence of the paper, and no question of the study's own."""
+        return self.place != OWN_QUESTION
 
     @property
     def terms(self) -> tuple[StudyTerm | Monotone, ...]:

@@ -20,7 +20,7 @@ import pandas as pd
 
 from sfumato.report.results.series import mean
 from sfumato.studies.best_point import best_point
-from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
+from sfumato.studies.grids import StudyPlan, StudyPoint, named_setting, points_of
 from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.observations import last_by_seed
 from sfumato.studies.references import same_setting
@@ -96,13 +96,16 @@ class _StatementJudge:
         outcome = (
             _compare(low, high, statement.expect.interval) if len(values) >= seeds else Outcome.NOT_JUDGED
         )
+        words = _words(outcome, statement, seeds) + self._chosen(statement)
+        if outcome is Outcome.NOT_JUDGED:  # the mean of some seeds is not that of all
+            return StatementVerdict(statement, outcome, words)
         measure = measure_named(statement.value.measure)[0]
         is_absolute = statement.minus is None and statement.relative_to is None
         unit = "%" if statement.relative_to is not None else measure.unit
         return StatementVerdict(
             statement,
             outcome,
-            _words(outcome, statement, seeds) + self._chosen(statement),
+            words,
             mean(values).value,
             low,
             high,
@@ -144,17 +147,38 @@ class _StatementJudge:
         return best_point(points, rows, term.best)
 
     def _chosen(self, statement: PaperStatement) -> str:
-        """What was chosen as the best, in words; empty where nothing had to be."""
+        """What was chosen as the best, in words; empty where nothing had to be.
+
+        Of two it is said whose each is: by the settings in which the terms differ.
+        """
+        terms = [term for term in (statement.value, statement.minus, statement.relative_to) if term]
         said = []
-        for term in (statement.value, statement.minus, statement.relative_to):
-            if term is None or term.best is None:
+        for number, term in enumerate(terms):
+            point = self._point(term, self._rows(term.grid, term.measure, term.series)) if term.best else None
+            if point is None:
                 continue
-            point = self._point(term, self._rows(term.grid, term.measure, term.series))
-            if point is not None:
-                left = {name: value for name, value in point.settings.items() if name not in term.where}
-                listed = ", ".join(f"{name} {value}" for name, value in left.items())
+            other = terms[1 - number] if len(terms) > 1 else None
+            axes = self.plan.axes(self._name(term.grid))
+            chosen = [axis for axis in axes if axis.name not in term.where and len(axis.settings) > 1]
+            listed = ", ".join(named_setting(axis, point.settings[axis.name]) for axis in chosen)
+            if other is None or other.best is None:
                 said.append(listed)
+            else:
+                said.append(
+                    f"{self._whose(term, other) or ('the first', 'the second')[number]} with {listed}"
+                )
         return f" The best: {'; '.join(said)}." if said else ""
+
+    def _whose(self, term: StudyTerm, other: StudyTerm) -> str:
+        """The settings of ``term`` that ``other`` does not have, in words; "" if there are none."""
+        same = self._name(term.grid) == self._name(other.grid)
+        own = {
+            name: value
+            for name, value in term.where.items()
+            if not same or name not in other.where or not same_setting(value, other.where[name])
+        }
+        axes = [axis for axis in self.plan.axes(self._name(term.grid)) if axis.name in own]
+        return ", ".join(named_setting(axis, own[axis.name]) for axis in axes)
 
     def _of_direction(self, statement: PaperStatement, along: Monotone, sign: float) -> StatementVerdict:
         """The verdict on a direction: all steps along the axis must go one way.

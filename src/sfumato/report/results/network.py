@@ -25,7 +25,16 @@ from sfumato.spec.topology import Topology, Trust
 from sfumato.spec.training import Training
 
 _TOPOLOGY: TypeAdapter[Topology] = TypeAdapter(Topology)
-_OBSERVERS = {"cloud": "the cloud", "public": "the public", "edge": "an edge", "own-edge": "the own edge"}
+_OBSERVERS = {
+    "cloud": "the cloud",
+    "public": "the public",
+    "edge": "an edge",
+    "own-edge": "the own edge",
+    "other-edge": "another edge",
+    "peer": "a peer",
+    "other-device": "another device",
+    "device": "a device",
+}
 _NUMBERED = re.compile(r"\b([a-z][a-z0-9_-]*):([0-9]+)\b")  # a party without a title
 
 
@@ -198,8 +207,8 @@ def parties_in_words(names: str) -> str:
 
 
 def towards_in_words(observer: str) -> str:
-    """The phrase that follows an ε in a sentence for ``observer``: "towards the cloud"; also for ``own-edge``
-    and ``edge``.
+    """The phrase that follows an ε in a sentence for ``observer``: "towards the cloud"; also for kinds of
+    observers, such as ``own-edge``.
     """
     return f"towards {_OBSERVERS.get(observer, parties_in_words(observer))}"
 

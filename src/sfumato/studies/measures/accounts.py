@@ -31,7 +31,8 @@ def epsilon_towards(folder: PointFolder, observer: str) -> Measurements:
 def claimed_epsilon(folder: PointFolder, which: str) -> Measurements:
     """The largest ε that the paper claims, among some claims.
 
-    ``which``: ``TEXT@OBSERVER``: claims towards this kind of observer whose source contains the text.
+    ``which``: ``TEXT@OBSERVER``: claims towards this observer, or towards any of this kind, whose source
+    contains the text.
     """
     return _largest([claim.claimed_epsilon for claim in _claims(folder, which)])
 
@@ -45,7 +46,11 @@ def _claims(folder: PointFolder, which: str) -> list[Claim]:
     """The claims in a folder that ``which``, ``TEXT@OBSERVER``, selects."""
     source, _, observer = which.partition("@")
     claims = map(Claim.from_dict, read_json(folder.path / PRIVACY_FILE).get("claims", ()))
-    return [claim for claim in claims if source in claim.source and claim.observer == observer]
+    return [
+        claim
+        for claim in claims
+        if source in claim.source and observer in (claim.observer, claim.observer.partition(":")[0])
+    ]
 
 
 def _largest(found: list[float]) -> Measurements:

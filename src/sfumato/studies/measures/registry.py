@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sfumato.errors import SpecError
+from sfumato.report.results.network import towards_in_words
 from sfumato.spec.base import closest_hint
 
 PERCENTAGE_POINTS = "points"
@@ -61,9 +62,9 @@ MEASURES: dict[str, Measure] = {
     "mean_untrusted": Measure("mean s, untrusted edges"),
     "last_step_size": Measure("last step size"),
     "last_smoothness": Measure("last β"),
-    "epsilon": Measure("ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
-    "claimed": Measure("claimed ε ({argument})", "accounts", is_epsilon=True, takes_argument=True),
-    "rigorous": Measure("rigorous ε ({argument})", "accounts", is_epsilon=True, takes_argument=True),
+    "epsilon": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
+    "claimed": Measure("claimed ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
+    "rigorous": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "pairs": Measure("ε", "formula", is_epsilon=True, has_several=True),
     "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True, takes_argument=True, has_several=True),
     "theorem_4_3": Measure("value", "formula", takes_argument=True, has_several=True),
@@ -117,7 +118,8 @@ def is_measure(name: str) -> bool:
 
 
 def title_of_measure(name: str) -> str:
-    """The title of a measure on axes and in tables, with its unit and, for some, its argument: ``ε peer``.
+    """The title of a measure on axes and in tables, with its unit and, for some, its argument:
+    ``claimed ε towards the cloud (Table I)``.
 
     ``name``: as in a study's file, ``KEY`` or ``KEY:ARGUMENT``.
 
@@ -127,6 +129,9 @@ def title_of_measure(name: str) -> str:
     measure, argument = measure_named(name)
     if measure is MEASURES["theorem_4_3"]:
         return _BOUND_TERMS[argument.partition(":")[0]]
+    if measure.source == "accounts":
+        claim, _, observer = argument.rpartition("@")
+        argument = f"{towards_in_words(observer)}{f' ({claim})' if claim else ''}"
     return measure.title.format(argument=argument)
 
 

@@ -9,30 +9,37 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import MARGIN, NO_GUARANTEE, Figure, Json, transparent
 from sfumato.rounding import number, upper_bound
 from sfumato.studies.measures.workers import PAPERS_OWN
+from sfumato.studies.page.numbers import with_half_width
 from sfumato.studies.verdicts import Outcome, StatementVerdict
 
 _HUES = {Outcome.AGREES: "#009E73", Outcome.DIFFERS: NO_GUARANTEE, Outcome.NOT_SETTLED: "#B87F00"}
 _UNITS = {"points": "percentage points of accuracy", "%": "change, %"}
+_IN_WORDS = {"points": "percentage points", "%": "percent"}
 _ROW = 58
 
 
 def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
-    """Figures of measured values beside those that the paper states, one for each unit with several values.
+    """Figures of measured values beside those that are expected: of the paper's sentences, then of questions.
 
-    ``verdicts``: on the statements.
+    One for each unit with several values. ``verdicts``: on the statements.
     """
     found = []
-    for unit, words in _UNITS.items():
-        shown = [verdict for verdict in verdicts if verdict.unit == unit and math.isfinite(verdict.value)]
-        if len(shown) > 1:
-            found.append(_figure(shown, words))
+    for of_paper in (True, False):
+        for unit in _UNITS:
+            shown = [
+                one
+                for one in verdicts
+                if one.unit == unit and one.statement.is_of_paper is of_paper and math.isfinite(one.value)
+            ]
+            if len(shown) > 1:
+                found.append(_figure(shown, unit, of_paper=of_paper))
     return found
 
 
-def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
-    """A figure with a row for each of ``shown``: expected interval, the paper's value, the measured one.
+def _figure(shown: Sequence[StatementVerdict], unit: str, *, of_paper: bool) -> Figure:
+    """A figure with a row for each of ``shown``: the expected interval and value, and the measured one.
 
-    ``words``: title of the axis, with the unit.
+    ``unit``: of all; ``of_paper``: whether they are sentences of the paper.
     """
     places = list(range(len(shown)))
     ends = [
@@ -52,18 +59,17 @@ def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
             "y0": place - 0.3, "y1": place + 0.3, "line": {"width": 0}, "layer": "below",
             "fillcolor": transparent("#0072B2", 0.13),
         })  # fmt: skip
-    data = _measured_points(shown)
-    data.append({
-        "type": "scatter", "mode": "markers", "name": "the paper", "y": places,
+    expected: Json = {
+        "type": "scatter", "mode": "markers", "name": "expected", "y": places,
         "x": [_figure_of(one) for one in shown],
         "marker": {"symbol": "diamond-open", "size": 12, "color": "#0072B2", "line": {"width": 2.5}},
-    })  # fmt: skip
+    }  # fmt: skip
     labels = [text.wrapped(one.statement.says, 46) for one in shown]
     layout: Json = {
         "height": 130 + _ROW * len(shown),
         "margin": MARGIN | {"l": 8, "t": 8},
         "shapes": shapes,
-        "xaxis": {"title": {"text": words}, "range": [low, high], "zeroline": True},
+        "xaxis": {"title": {"text": _UNITS[unit]}, "range": [low, high], "zeroline": True},
         "yaxis": {
             "tickvals": places,
             "ticktext": labels,
@@ -72,11 +78,14 @@ def _figure(shown: Sequence[StatementVerdict], words: str) -> Figure:
         },
         "legend": {"orientation": "h", "x": 0, "y": -60 / (74 + _ROW * len(shown)), "yanchor": "top"},
     }
+    what = "The paper's sentences" if of_paper else "Questions of this study"
+    agree = "would agree with the paper" if of_paper else "would agree"
     return Figure(
-        title="The paper's sentences and what was measured",
-        caption="Dots: means and 95 % intervals. Diamonds: the paper's figures. Blue: what agrees with it.",
+        title=f"{what} and what was measured, in {_IN_WORDS[unit]}",
+        caption=f"Dots: means and 95 % intervals. Blue: values that {agree}. Diamonds: the value that the "
+        f"{'sentence' if of_paper else 'question'} names, or the end of the blue range.",
         description="; ".join(f"{one.statement.says}: {one.words}" for one in shown),
-        data=data,
+        data=[expected, *_measured_points(shown)],  # dots over diamonds
         layout=layout,
         kind="agreement",
         min_width=560,
@@ -98,29 +107,31 @@ def _measured_points(shown: Sequence[StatementVerdict]) -> list[Json]:
     return traces
 
 
-def verdict_table(verdicts: Sequence[StatementVerdict], *, trained: bool) -> str:
-    """An HTML table of the statements, with their places, values, expectations and verdicts.
+def verdict_tables(verdicts: Sequence[StatementVerdict], *, trained: bool) -> list[str]:
+    """HTML tables of the sentences of the paper, and of the study's own questions, with their verdicts.
 
     ``trained``: whether the study trains; else values are called computed, not measured.
     """
-    words = ("expected", "measured") if trained else ("by the paper", "computed")
-    rows = [
-        (
-            one.statement.place,
-            one.statement.says,
-            expected_text(one),
-            f"{measured_text(one)}{_whose(one)}",
-            one.words,
-        )
-        for one in verdicts
-    ]
-    caption = "Every sentence of the paper that this study checks, in our words"
-    return text.html_table(
-        ["place", "the paper says", *words, "verdict"],
-        rows,
-        caption=caption,
-        stacked=True,
-    )
+    of_paper = [one for one in verdicts if one.statement.is_of_paper]
+    asked = [one for one in verdicts if not one.statement.is_of_paper]
+    found = []
+    if of_paper:
+        words = ("expected", "measured") if trained else ("by the paper", "computed")
+        rows = [(one.statement.place, one.statement.says, *_columns(one)) for one in of_paper]
+        caption = "Every sentence of the paper that this study checks, in our words"
+        headers = ["place", "the paper says", *words, "verdict"]
+        found.append(text.html_table(headers, rows, caption=caption, stacked=True))
+    if asked:
+        headers = ["question", "expected", "measured" if trained else "computed", "verdict"]
+        rows = [(one.statement.says, *_columns(one)) for one in asked]
+        caption = "Questions of this study, which are no sentences of the paper"
+        found.append(text.html_table(headers, rows, caption=caption, stacked=True))
+    return found
+
+
+def _columns(one: StatementVerdict) -> tuple[str, str, str]:
+    """What is expected, what was measured, and the verdict, as text."""
+    return expected_text(one), f"{measured_text(one)}{_whose(one)}", one.words
 
 
 def _whose(one: StatementVerdict) -> str:
@@ -139,10 +150,8 @@ def measured_text(one: StatementVerdict) -> str:
         return f"{listed}{f' {one.unit}' if one.unit else ''}".replace("-", "−")
     if math.isnan(one.value):
         return "–"
-    shown = upper_bound(one.value) if one.is_epsilon else number(one.value)
-    half = _half(one)
-    spread = f" ± {number(half, 2)}" if half > 0 else ""
-    return f"{shown}{spread}{f' {one.unit}' if one.unit else ''}".replace("-", "−")
+    shown = upper_bound(one.value) if one.is_epsilon else with_half_width(one.value, _half(one))
+    return f"{shown}{f' {one.unit}' if one.unit else ''}".replace("-", "−")
 
 
 def expected_text(one: StatementVerdict) -> str:

@@ -16,6 +16,7 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.curves import RunCurve, curve_traces
 from sfumato.report.figures.figure import (
     DASHES,
+    PALETTE,
     Figure,
     Json,
     colour,
@@ -24,10 +25,10 @@ from sfumato.report.figures.figure import (
     over_legend,
 )
 from sfumato.report.results.series import Curve, Mean
-from sfumato.studies.grids import StudyPoint
+from sfumato.studies.grids import StudyPoint, named_setting, setting_text
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named
-from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.study import StudyAxis
 
 _HEIGHT = 400
@@ -69,15 +70,17 @@ class _Line:
 def line_figure(data: PanelData) -> Figure:
     """The panel as lines over a numeric axis, over rounds or over a measure."""
     lines = _lines(data)
-    dense = data.panel.is_over_rounds and any(len(line.x) > 12 for line in lines)
-    traces = [
-        trace
-        for line in lines
-        for trace in (_banded(line) if dense or _has_spread(data) else [_barred(line)])
-    ]
+    banded = _are_banded(data, lines)
+    traces = [trace for line in lines for trace in (_banded(line) if banded else [_barred(line)])]
     traces += _paper_marks(data, lines)
     layout: Json = {"hovermode": "closest", "xaxis": _x_axis(data, lines)}
     return _figure(data, lines, traces, layout, kind="lines")
+
+
+def _are_banded(data: PanelData, lines: Sequence[_Line]) -> bool:
+    """Whether lines stand in bands, as they have many points, and not with an error bar at each."""
+    dense = data.panel.is_over_rounds and any(len(line.x) > 12 for line in lines)
+    return data.panel.kind == "lines" and (dense or _has_spread(data))
 
 
 def bar_figure(data: PanelData) -> Figure:
@@ -93,7 +96,13 @@ def bar_figure(data: PanelData) -> Figure:
         })  # fmt: skip
     traces += _paper_marks(data, lines, grouped=True)
     layout: Json = {"barmode": "group", "scattermode": "group", "bargap": 0.4}
-    layout["xaxis"] = _x_axis(data, lines) | {"type": "category"}
+    places = list(dict.fromkeys(x for line in lines for x in line.x))  # also of what has no value
+    layout["xaxis"] = _x_axis(data, lines) | {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": places,
+        "range": [-0.5, len(places) - 0.5],
+    }
     return _figure(data, lines, traces, layout, kind="bars")
 
 
@@ -123,19 +132,18 @@ def _lines(data: PanelData) -> list[_Line]:
     """A line for every setting of the panel's ``lines`` and for every series of its measure."""
     panel, measure = data.panel, data.panel.measures[0]
     axis = data.axis(panel.lines) if panel.lines else None
-    named = [(None, "")] if axis is None else [(s, _name(axis, s)) for s in axis.settings]
+    named = [(None, "")] if axis is None else [(s, named_setting(axis, s)) for s in axis.settings]
     named = [(s, name) for s, name in named if any(_is_on(axis, s, point) for point in data.points)]
     several = data.series(measure)
+    over = _over_rounds if panel.is_over_rounds else _over_points
     found = []
-    for i, (setting, name) in enumerate(named):
+    for setting, name in named:
+        place = 0 if axis is None else data.place_of(axis, setting)
         points = [point for point in data.points if _is_on(axis, setting, point)]
         for j, series in enumerate(several):
             title = ", ".join(filter(None, (name, series))) or data.title
-            number, dash = (i, DASHES[j % len(DASHES)]) if len(named) > 1 else (j, "solid")
-            if data.panel.is_over_rounds:
-                line = _Line(title, number, dash, *_over_rounds(data, points, measure, series))
-            else:
-                line = _Line(title, number, dash, *_over_points(data, points, measure, series))
+            number, dash = (j, 0) if len(named) == 1 < len(several) else (place, j + place // len(PALETTE))
+            line = _Line(title, number, DASHES[dash % len(DASHES)], *over(data, points, measure, series))
             if line.x:
                 found.append(line)
     return found
@@ -143,8 +151,8 @@ def _lines(data: PanelData) -> list[_Line]:
 
 def _over_rounds(
     data: PanelData, points: Sequence[StudyPoint], measure: str, series: str
-) -> tuple[list[float | str], list[Mean]]:
-    """The rounds of one line, and the values there. ``points``: that it is of; the others: that are shown."""
+) -> tuple[list[float | str], list[Mean], list[str]]:
+    """The rounds of one line, the values there, and no names; arguments as of `_over_points`."""
     places: list[float | str] = []
     values: list[Mean] = []
     for point in points:
@@ -152,7 +160,7 @@ def _over_rounds(
         for at, found in data.curve(point, measure, series):
             places.append(at)
             values.append(Mean(found.value, spread[at].value) if at in spread else found)
-    return places, values
+    return places, values, []
 
 
 def _over_points(
@@ -179,7 +187,7 @@ def _over_points(
         found.sort(key=lambda one: one[0])
         left = [axis for axis in data.axes if axis.name != data.panel.lines and len(axis.settings) > 1]
         names = [
-            ", ".join(f"{axis.words}: {setting_text(point.settings[axis.name])}" for axis in left)
+            ", ".join(named_setting(axis, point.settings[axis.name]) for axis in left)
             for _, _, point in found
         ]
     return [place for place, _, _ in found], [one for _, one, _ in found], names
@@ -197,11 +205,6 @@ def _place(data: PanelData, point: StudyPoint) -> Any:
 
 def _is_on(axis: StudyAxis | None, setting: object, point: StudyPoint) -> bool:
     return axis is None or point.settings[axis.name] == setting
-
-
-def _name(axis: StudyAxis, setting: object) -> str:
-    """A setting in the legend: cases have names, values need that of their axis."""
-    return str(setting) if axis.cases else f"{axis.words} = {setting_text(setting)}"
 
 
 def _is_numeric(axis: StudyAxis) -> bool:
@@ -255,7 +258,9 @@ def _paper_marks(data: PanelData, lines: Sequence[_Line], *, grouped: bool = Fal
     axis = data.axis(panel.lines) if panel.lines else None
     for value, point in data.paper_values(panel.measures[0]):
         wanted = ", ".join(
-            filter(None, ("" if axis is None else _name(axis, point.settings[axis.name]), value.series))
+            filter(
+                None, ("" if axis is None else named_setting(axis, point.settings[axis.name]), value.series)
+            )
         )
         number = next((i for i, line in enumerate(lines) if line.name.startswith(wanted)), None)
         if number is None:
@@ -306,12 +311,21 @@ def _caption(data: PanelData, lines: Sequence[_Line]) -> str:
     elif measure_named(data.panel.measures[0])[0].is_epsilon:
         parts.append("The largest ε over the seeds." if seeds > 1 else "")
     else:
-        shown = "Bars and bands: 95 % intervals." if seeds > 1 else "One seed: no interval."
+        marks = "Bands" if _are_banded(data, lines) else "Bars" if data.panel.kind == "lines" else "Whiskers"
+        shown = f"{marks}: 95 % intervals." if seeds > 1 else "One seed: no interval."
         parts.append(f"Mean of {text.how_many(seeds, 'seed')}. {shown}" if seeds > 1 else shown)
     if any(True for _ in data.paper_values(data.panel.measures[0])):
         parts.append("Diamonds: values that the paper states.")
     if lost := _without_place(data):
         parts.append(f"Without a finite {data.title_of_x}, so not drawn: {text.join_names(lost, 6)}.")
+    missing = [
+        ", ".join(filter(None, ("" if line.name == data.title else line.name, _place_text(data, x))))
+        for line in lines
+        for x, one in zip(line.x, line.values, strict=True)
+        if math.isnan(one.value)
+    ]
+    if missing:
+        parts.append(f"Not every seed has a value, so not drawn: {text.join_names(missing, 8)}.")
     endless = [line.name for line in lines if any(one.value == math.inf for one in line.values)]
     if endless:
         parts.append(f"∞ (no guarantee), so not drawn: {text.join_names(endless, 6)}.")
@@ -330,7 +344,7 @@ def _without_place(data: PanelData) -> list[str]:
         and any(data.mean_at(point, measure, series) is not None for series in data.series(measure))
     ]
     axes = [axis for axis in data.axes if len(axis.settings) > 1]
-    return [", ".join(_name(axis, point.settings[axis.name]) for axis in axes) for point in lost]
+    return [", ".join(named_setting(axis, point.settings[axis.name]) for axis in axes) for point in lost]
 
 
 def _description(data: PanelData, lines: Sequence[_Line]) -> str:
@@ -340,16 +354,21 @@ def _description(data: PanelData, lines: Sequence[_Line]) -> str:
     return f"{data.panel.title}. {data.title}, last value of each line: {'; '.join(said)}."
 
 
+def _place_text(data: PanelData, x: float | str) -> str:
+    """A place on the x axis as text; an ε is rounded up."""
+    if isinstance(x, str):
+        return x
+    return data.figure_of(data.measure_of_x, Mean(x, math.nan)) if data.measure_of_x else text.number(x)
+
+
 def _numbers(data: PanelData, lines: Sequence[_Line]) -> str:
     """HTML of a table with all values of ``lines``."""
-    measure, at = data.panel.measures[0], data.measure_of_x
+    measure = data.panel.measures[0]
     rows = []
     for line in lines:
         names = [f"{line.name}, {name}" for name in line.points] or [line.name] * len(line.x)
         for name, x, one in zip(names, line.x, line.values, strict=True):
-            place = x if isinstance(x, str) else f"{x:g}"
-            shown = data.figure_of(at, Mean(float(x), math.nan)) if at else place
-            rows.append((name, shown, data.figure_of(measure, one)))
+            rows.append((name, _place_text(data, x), data.figure_of(measure, one)))
     return text.html_table(
         ["line", data.title_of_x, data.title], rows, caption="The numbers of the figure", numeric=(1, 2)
     )

@@ -10,10 +10,10 @@ from sfumato.report.page.papers import with_papers_explained
 from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import write_text
 from sfumato.studies.cost import quickstart_steps
-from sfumato.studies.grids import StudyPlan, points_of
-from sfumato.studies.page.agreement import agreement_figures, verdict_table
+from sfumato.studies.grids import PAPER_FORM, StudyPlan, points_of, setting_text
+from sfumato.studies.page.agreement import agreement_figures, verdict_tables
 from sfumato.studies.page.matrices import pairs_in_words
-from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.page.panels import figures_of
 from sfumato.studies.page.tables import measure_table
 from sfumato.studies.result import StudyResult
@@ -31,7 +31,7 @@ def write_study_page(result: StudyResult) -> FileRecord:
         sections.append(
             section(
                 "What the paper says, and what was found",
-                [verdict_table(result.verdicts, trained=_trains(plan)), agreement],
+                [*verdict_tables(result.verdicts, trained=_trains(plan)), agreement],
             )
         )
     sections.append(section("Figures and tables", _panels(result, figures)))
@@ -62,13 +62,19 @@ def _top(result: StudyResult) -> str:
 
 
 def _counts(result: StudyResult) -> str:
-    """A sentence on how many statements agree, differ and are not settled; "" without statements."""
-    if not result.verdicts or result.plan.quick:
+    """A sentence on how many statements agree, differ and are not settled; "" without statements.
+
+    Sentences of the paper and questions of the study are counted apart.
+    """
+    if result.plan.quick:
         return ""
-    counts = Counter(one.outcome for one in result.verdicts)
-    each = [f"{outcome} {counts[outcome]}" for outcome in Outcome if counts[outcome]]
-    checked = text.how_many(len(result.verdicts), "sentence")
-    return text.paragraphs([f"Verdicts on {checked} of the paper: {', '.join(each)}."])
+    said = []
+    for noun, whose, of_paper in (("sentence", "the paper", True), ("question", "this study", False)):
+        counts = Counter(one.outcome for one in result.verdicts if one.statement.is_of_paper is of_paper)
+        if counts:
+            each = ", ".join(f"{outcome} {counts[outcome]}" for outcome in Outcome if counts[outcome])
+            said.append(f"{text.how_many(counts.total(), noun)} of {whose}: {each}.")
+    return text.paragraphs([f"Verdicts on {' On '.join(said)}"]) if said else ""
 
 
 def _trains(plan: StudyPlan) -> bool:
@@ -107,7 +113,7 @@ def _how(result: StudyResult) -> str:
     study, form = plan.study, plan.study.forms[plan.form]
     lines = []
     if len(study.forms) > 1:
-        lines.append(f"Form: {plan.form}, of {text.join_names(list(study.forms))}.")
+        lines.append(_form_sentence(plan))
     if form.changes:
         lines.append(f"It sets {_changes(form.changes)}.")
     if plan.quick and study.quick.changes:
@@ -117,7 +123,10 @@ def _how(result: StudyResult) -> str:
     lines += [_grid_sentence(plan, name) for name in study.grids]
     if result.steps:
         multiple = text.number(result.steps / quickstart_steps(), 2)
-        lines.append(f"{text.number(result.steps, 3)} device steps: {multiple} times the quickstart.")
+        lines.append(
+            f"{text.number(result.steps, 3)} device steps: {multiple} times those of the quickstart "
+            "(sfumato run quickstart)."
+        )
     took = text.quantity(round(result.seconds), text.SECONDS)
     lines.append(f"This call took {took}, without what earlier calls had computed.")
     lines.append(f"All figures: results.parquet, {text.whole(len(result.table))} rows.")
@@ -125,6 +134,21 @@ def _how(result: StudyResult) -> str:
     unstated = text.paragraphs([study.unstated]) if study.unstated else ""
     title = "<h3>What the paper leaves open</h3>" if unstated else ""
     return f"{title}{unstated}{bullet_list(lines)}<pre>{text.escape(command)}</pre>"
+
+
+def _form_sentence(plan: StudyPlan) -> str:
+    """Which form the page is of, and how the other one is run: there are the first one and the paper's."""
+    if plan.form == PAPER_FORM:
+        return (
+            "This page is of the form paper, with the paper's data and model. Without --paper the study runs "
+            f"in its form {plan.study.first_form}, on any machine."
+        )
+    other = (
+        " With --paper the study runs with the paper's data and model."
+        if PAPER_FORM in plan.study.forms
+        else ""
+    )
+    return f"This page is of the form {plan.form}, which runs on any machine.{other}"
 
 
 def _options(plan: StudyPlan) -> str:

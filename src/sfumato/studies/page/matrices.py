@@ -19,8 +19,9 @@ from sfumato.report.figures.figure import (
     epsilon_shade,
 )
 from sfumato.report.results.series import FloatArray
+from sfumato.studies.grids import setting_text
 from sfumato.studies.measures.workers import COUNTED, EXACT, RELEASES
-from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.page.tables import with_heading
 
 MOST_WRITTEN = 12

@@ -10,12 +10,13 @@ from typing import Any, cast
 import pandas as pd
 
 from sfumato.report.results.series import Mean, mean
-from sfumato.rounding import number, upper_bound
+from sfumato.rounding import upper_bound
 from sfumato.studies.best_point import best_point
-from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
+from sfumato.studies.grids import StudyPlan, StudyPoint, points_of, setting_text
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named, title_of_measure
 from sfumato.studies.observations import last_by_seed
+from sfumato.studies.page.numbers import with_half_width
 from sfumato.studies.study import Best, Panel, PaperValue, StudyAxis
 
 
@@ -82,6 +83,16 @@ class PanelData:
         """The grid's axis called ``name``; ``None`` if there is none."""
         return next((axis for axis in self.axes if axis.name == name), None)
 
+    def place_of(self, axis: StudyAxis, setting: Any) -> int:
+        """The place of a setting among all that axes of this name have in the study, from 0.
+
+        It decides the colour of a line, so that one setting has one colour on a page.
+        """
+        grids = self.plan.study.grids
+        alike = [one for grid in grids for one in self.plan.axes(grid) if one.name == axis.name]
+        found = dict.fromkeys(setting_text(one) for same in alike for one in same.settings)
+        return list(found).index(setting_text(setting))
+
     def series(self, measure: str) -> list[str]:
         """The names of the series of a measure in the rows, without those of standard deviations."""
         found = self.rows[self.rows["measure"] == measure]["series"]
@@ -90,12 +101,15 @@ class PanelData:
     def mean_at(self, point: StudyPoint, measure: str, series: str) -> Mean | None:
         """The mean over seeds of ``measure`` and ``series`` at a point; ``None`` if it was not measured.
 
-        Of a measure over rounds it is that of the last round. Of ε it is the largest over seeds.
+        Of a measure over rounds it is that of the last round. Of ε it is the largest over seeds. NaN where a
+        seed has no value, as it never reached an accuracy: those that did are not like all.
         """
         chosen = self._of(point, measure, series)
         if not len(chosen):
             return None
         last = last_by_seed(chosen)
+        if last.isna().any():
+            return Mean(math.nan, math.nan)
         if measure_named(measure)[0].is_epsilon:
             return Mean(float(last.max()), math.nan)
         return mean(last)
@@ -133,9 +147,7 @@ class PanelData:
             return "–"
         if measure_named(measure)[0].is_epsilon:
             return upper_bound(found.value)
-        alike = math.isnan(found.half_width) or found.half_width == 0
-        spread = "" if alike else f" ± {number(found.half_width, 2)}"
-        return f"{number(found.value)}{spread}"
+        return with_half_width(found.value, found.half_width)
 
 
 def _best_of_each(
@@ -150,8 +162,3 @@ def _best_of_each(
         alike.setdefault(tuple(point.settings[name] for name in names), []).append(point)
     found = (best_point(several, rows, best) for several in alike.values())
     return tuple(point for point in found if point is not None)
-
-
-def setting_text(value: Any) -> str:
-    """The value of an axis as text."""
-    return number(value) if isinstance(value, float) else str(value)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sfumato.report import formatting as text
-from sfumato.studies.grids import StudyPoint
-from sfumato.studies.measures.registry import title_of_measure
-from sfumato.studies.page.panel_data import PanelData, setting_text
+from sfumato.studies.grids import StudyPoint, setting_text
+from sfumato.studies.measures.registry import measure_named, title_of_measure
+from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.study import Panel, PaperValue
 
 
@@ -30,7 +30,9 @@ def measure_table(data: PanelData) -> str:
                 row.append(", ".join(f"{value:g}" for value in found) or "–")
         rows.append(row)
     seeds = data.rows["seed"].nunique()
-    several = f"Means of {text.how_many(seeds, 'seed')} ± half of the 95 % interval; of ε the largest"
+    several = f"Means of {text.how_many(seeds, 'seed')} ± half of the 95 % interval"
+    if any(measure_named(measure)[0].is_epsilon for measure in data.panel.measures):
+        several += "; of ε the largest"
     caption = several if seeds > 1 else "One seed"
     first = len(axes)
     numeric = tuple(range(first, len(headers)))

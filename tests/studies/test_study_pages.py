@@ -1,0 +1,213 @@
+"""Pages of studies from tables made by hand: verdicts, captions, numbers, colours, and what is not drawn."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from test_study_files import tiny, written
+
+from sfumato.privacy.claim import Claim
+from sfumato.studies.grids import StudyPlan, points_of
+from sfumato.studies.load import load_study
+from sfumato.studies.measures.accounts import claimed_epsilon
+from sfumato.studies.measures.base import PointFolder
+from sfumato.studies.measures.registry import title_of_measure
+from sfumato.studies.page.agreement import agreement_figures, verdict_tables
+from sfumato.studies.page.curves import bar_figure, line_figure
+from sfumato.studies.page.document import write_study_page
+from sfumato.studies.page.numbers import with_half_width
+from sfumato.studies.page.panel_data import PanelData
+from sfumato.studies.page.tables import measure_table
+from sfumato.studies.result import StudyResult
+from sfumato.studies.study import OWN_QUESTION
+from sfumato.studies.verdicts import judge_statements
+
+Values = Mapping[tuple[str, str], list[float]]
+"""(case of trust, measure): one value a seed, of every point with that case."""
+
+
+def planned(folder: Path, **keys: Any) -> StudyPlan:
+    return StudyPlan.of(*load_study(written(folder, tiny() | keys)))
+
+
+def table_of(plan: StudyPlan, values: Values, *, at: float = math.nan) -> pd.DataFrame:
+    return pd.DataFrame([
+        {"grid": grid, "point": point.folder_name, "seed": seed, "measure": measure, "series": "", "at": at,
+         "unit": -1, "observer": -1, "value": value}
+        for grid in plan.study.grids
+        for point in points_of(plan.axes(grid))
+        for (trust, measure), found in values.items()
+        if point.settings["trust"] == trust
+        for seed, value in enumerate(found)
+    ])  # fmt: skip
+
+
+def shown(plan: StudyPlan, values: Values, number: int = 0, *, at: float = math.nan) -> PanelData:
+    return PanelData.of(plan, plan.study.panels[number], table_of(plan, values, at=at))
+
+
+ACCURACIES: Values = {("all", "accuracy"): [80.0, 81.0], ("none", "accuracy"): [60.0, 62.0]}
+BARS = {"kind": "bars", "title": "A", "measures": ["accuracy"], "x": "trust", "where": {"z": 1.0}}
+
+
+def gain(place: str, least: float) -> dict[str, Any]:
+    terms = [{"measure": "accuracy", "where": {"z": 1.0, "trust": trust}} for trust in ("all", "none")]
+    return {
+        "says": f"It gains {least} points.", "place": place,
+        "value": terms[0], "minus": terms[1], "expect": {"at_least": least},
+    }  # fmt: skip
+
+
+def with_questions(folder: Path) -> StudyResult:
+    """Two sentences of the paper, which agree, and two questions, of which one does not."""
+    statements = [gain(place, least) for place in ("Fig. 0", OWN_QUESTION) for least in (0, 1)]
+    statements[3]["expect"] = {"at_least": 90}
+    plan = planned(folder, statements=statements)
+    table = table_of(plan, ACCURACIES)
+    folder = folder / "page"
+    folder.mkdir()
+    return StudyResult(plan, folder, table, judge_statements(plan, table), (), 0.0, 1.0)
+
+
+def test_questions_of_the_study_are_not_counted_as_sentences_of_the_paper(tmp_path: Path) -> None:
+    result = with_questions(tmp_path)
+    write_study_page(result)
+    page = result.page.read_text("utf-8")
+    counted = "2 sentences of the paper: agrees 2. On 2 questions of this study: agrees 1, differs 1."
+    assert f"<p>Verdicts on {counted}</p>" in page
+    paper, questions = verdict_tables(result.verdicts, trained=True)
+    assert "Every sentence of the paper that this study checks" in paper
+    assert "differs" not in paper
+    assert "Questions of this study, which are no sentences of the paper" in questions
+    assert "the paper says" not in questions
+
+
+def test_dots_stand_over_diamonds_which_are_not_called_the_papers(tmp_path: Path) -> None:
+    paper, questions = agreement_figures(with_questions(tmp_path).verdicts)
+    assert [trace["name"] for trace in paper.data] == ["expected", "here: agrees"]  # drawn in this order
+    assert [trace["name"] for trace in questions.data] == ["expected", "here: agrees", "here: differs"]
+    assert paper.title == "The paper's sentences and what was measured, in percentage points"
+    assert questions.title == "Questions of this study and what was measured, in percentage points"
+    assert paper.caption == (
+        "Dots: means and 95 % intervals. Blue: values that would agree with the paper. Diamonds: the value "
+        "that the sentence names, or the end of the blue range."
+    )
+    assert "the paper" not in questions.caption
+
+
+@pytest.mark.parametrize(("value", "half", "text"), [
+    (5_939_000.0, 606_908.0, "5.939e6 ± 0.61e6"), (4.599e7, 3e6, "4.599e7 ± 0.3e7"),
+    (1.527e6, 2e-10, "1.527e6"), (594_123.0, 60_691.0, "594,123 ± 60,691"), (80.5, 1.234, "80.5 ± 1.2"),
+    (0.0, 0.3, "0 ± 0.3"), (80.5, math.nan, "80.5"), (80.5, 0.0, "80.5"), (-3.0, 0.5, "-3 ± 0.5"),
+])  # fmt: skip
+def test_half_an_interval_has_the_power_of_ten_of_its_value(value: float, half: float, text: str) -> None:
+    assert with_half_width(value, half) == text
+
+
+def test_a_caption_speaks_of_epsilon_where_there_is_one(tmp_path: Path) -> None:
+    tables = [
+        {"kind": "table", "title": "A", "measures": measures}
+        for measures in (["accuracy"], ["accuracy", "epsilon:own-edge"])
+    ]
+    plan = planned(tmp_path, panels=tables)
+    values = {**ACCURACIES, ("all", "epsilon:own-edge"): [2.0, 2.0], ("none", "epsilon:own-edge"): [3.0, 3.0]}
+    without, with_epsilon = (measure_table(shown(plan, values, number)) for number in (0, 1))
+    assert "of ε the largest" not in without
+    assert "of ε the largest" in with_epsilon
+    assert ">rigorous ε towards the own edge</th>" in with_epsilon
+
+
+@pytest.mark.parametrize(("measure", "title"), [
+    ("epsilon:cloud", "rigorous ε towards the cloud"), ("epsilon:device", "rigorous ε towards a device"),
+    ("claimed:Table I@cloud", "claimed ε towards the cloud (Table I)"),
+    ("rigorous:one round@public", "rigorous ε towards the public (one round)"), ("energy", "energy, J"),
+])  # fmt: skip
+def test_heads_of_columns_say_whose_epsilon_it_is(measure: str, title: str) -> None:
+    assert title_of_measure(measure) == title
+
+
+def test_a_mean_of_those_seeds_that_reached_an_accuracy_is_none_of_all(tmp_path: Path) -> None:
+    measure = "energy_to:0.75"
+    panels = [BARS | {"measures": [measure]}, {"kind": "table", "title": "B", "measures": [measure]}]
+    plan = planned(tmp_path, panels=panels, values=[], statements=[])
+    values = {("all", measure): [45.0, math.nan], ("none", measure): [50.0, 52.0]}
+    figure = bar_figure(shown(plan, values))
+    assert [trace["x"] for trace in figure.data] == [["none"]]
+    assert figure.layout["xaxis"]["categoryarray"] == ["none", "all"]  # it keeps its place
+    assert figure.layout["xaxis"]["range"] == [-0.5, 1.5]
+    assert "Not every seed has a value, so not drawn: all." in figure.caption
+    assert "45" not in measure_table(shown(plan, values, 1))
+
+
+@pytest.mark.parametrize(("kind", "marks"), [("lines", "Bars"), ("bars", "Whiskers")])
+def test_captions_name_the_marks_that_are_drawn(kind: str, marks: str, tmp_path: Path) -> None:
+    plan = planned(tmp_path, panels=[BARS | {"kind": kind, "x": "z", "where": {"trust": "all"}}])
+    data = shown(plan, ACCURACIES)
+    figure = line_figure(data) if kind == "lines" else bar_figure(data)
+    assert f"Mean of 2 seeds. {marks}: 95 % intervals." in figure.caption
+
+
+def test_a_setting_has_one_colour_in_all_panels_of_a_page(tmp_path: Path) -> None:
+    document = tiny()
+    other = json.loads(json.dumps(document["grids"]["main"]))
+    other["over"][1]["cases"] = {"most": {"trust.trusted_edges": 0.5}, "all": {"trust.trusted_edges": 1.0}}
+    lines = {"kind": "lines", "title": "A", "measures": ["accuracy"], "x": "z", "lines": "trust"}
+    panels = [
+        lines | {"grid": "main"},
+        lines | {"grid": "main", "where": {"trust": ["all"]}},
+        lines | {"grid": "other"},
+    ]
+    grids = {"main": document["grids"]["main"], "other": other}
+    plan = planned(tmp_path, grids=grids, panels=panels, values=[], statements=[])
+    values = {**ACCURACIES, ("most", "accuracy"): [70.0, 71.0]}
+    colours = [
+        {trace["name"]: trace["line"]["color"] for trace in line_figure(shown(plan, values, number)).data}
+        for number in range(3)
+    ]
+    assert colours[1]["all"] == colours[0]["all"] == colours[2]["all"]
+    assert len({colours[0]["all"], colours[0]["none"], colours[2]["most"]}) == 3
+
+
+def test_settings_beyond_the_palette_are_told_apart_by_their_dashes(tmp_path: Path) -> None:
+    grid = tiny()["grids"]["main"]
+    grid["over"][1]["cases"] = {f"c{i}": {"trust.trusted_edges": i / 10} for i in range(9)}
+    panel = {"kind": "lines", "title": "A", "measures": ["accuracy"], "x": "z", "lines": "trust"}
+    plan = planned(tmp_path, grids={"main": grid}, panels=[panel], values=[], statements=[])
+    drawn = line_figure(shown(plan, {(f"c{i}", "accuracy"): [80.0, 81.0] for i in range(9)})).data
+    assert len({(trace["line"]["color"], trace["line"]["dash"]) for trace in drawn}) == 9
+
+
+def test_a_page_says_of_which_form_it_is(tmp_path: Path) -> None:
+    plan = planned(tmp_path, forms={"digits": {}, "paper": {}})
+    for form, said in {
+        "digits": "This page is of the form digits, which runs on any machine. With --paper the study",
+        "paper": "This page is of the form paper, with the paper's data and model. Without --paper",
+    }.items():
+        one = StudyPlan(plan.name, plan.study.in_form(form), form, quick=False, seeds=2)
+        folder = tmp_path / form
+        folder.mkdir()
+        result = StudyResult(one, folder, table_of(one, ACCURACIES), (), (), 0.0, 60_000.0)
+        write_study_page(result)
+        page = unescape(result.page.read_text("utf-8"))
+        assert said in page
+        assert "60,000 device steps: 1 times those of the quickstart (sfumato run quickstart)." in page
+
+
+def test_claims_towards_single_devices_are_found_by_their_kind(tmp_path: Path) -> None:
+    claims = [
+        Claim("counts × RDP", "device:0", observer, claimed, math.inf, "So.").to_dict()
+        for observer, claimed in (("device:1", 35.8), ("device:12", 61.6), ("cloud", 90.0))
+    ]
+    (tmp_path / "privacy.json").write_text(json.dumps({"claims": claims}))
+    found = {
+        observer: [one.value for one in claimed_epsilon(PointFolder(tmp_path), f"counts × RDP@{observer}")]
+        for observer in ("device", "device:1", "cloud", "dev")
+    }
+    assert found == {"device": [61.6], "device:1": [35.8], "cloud": [90.0], "dev": []}
