@@ -316,7 +316,7 @@ class Study(Section):
     def in_form(self, form: str) -> Study:
         """The study with the grids of one of its ``forms`` only, and with what is shown or said of these.
 
-        A statement stays if all grids that it compares do. What a full run found is said of the first form only.
+        A statement stays if all grids that it compares do. What a full run found is said of the first form.
 
         Raises:
             KeyError: the study has no such form.
