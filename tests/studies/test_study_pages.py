@@ -146,6 +146,20 @@ def test_a_mean_of_those_seeds_that_reached_an_accuracy_is_none_of_all(tmp_path:
     assert "45" not in measure_table(shown(plan, values, 1))
 
 
+def test_what_never_reaches_an_accuracy_is_named_once(tmp_path: Path) -> None:
+    measure = "energy_to:0.75"
+    panels = [BARS | {"measures": [measure], "x": "z", "lines": "trust", "where": {}}]
+    plan = planned(tmp_path, panels=panels, values=[], statements=[])
+    values = {("all", measure): [45.0, math.nan], ("none", measure): [50.0, 52.0]}
+    caption = bar_figure(shown(plan, values)).caption
+    assert caption.endswith("so not drawn: all.")  # at both z
+    table = table_of(plan, values)
+    first = plan.study.panels[0]
+    best = next(p.folder_name for p in points_of(plan.axes("main")) if p.matches({"z": 1.0, "trust": "all"}))
+    table.loc[table["point"] == best, "value"] = 45.0
+    assert bar_figure(PanelData.of(plan, first, table)).caption.endswith("so not drawn: all, 2.")
+
+
 @pytest.mark.parametrize(("kind", "marks"), [("lines", "Bars"), ("bars", "Whiskers")])
 def test_captions_name_the_marks_that_are_drawn(kind: str, marks: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, panels=[BARS | {"kind": kind, "x": "z", "where": {"trust": "all"}}])
@@ -157,22 +171,28 @@ def test_captions_name_the_marks_that_are_drawn(kind: str, marks: str, tmp_path:
 def test_a_setting_has_one_colour_in_all_panels_of_a_page(tmp_path: Path) -> None:
     document = tiny()
     other = json.loads(json.dumps(document["grids"]["main"]))
-    other["over"][1]["cases"] = {"most": {"trust.trusted_edges": 0.5}, "all": {"trust.trusted_edges": 1.0}}
+    many = {f"c{i}": {"trust.trusted_edges": i / 10} for i in range(6)}
+    other["over"][1]["cases"] = {
+        "most": {"trust.trusted_edges": 0.95},
+        **many,
+        "all": {"trust.trusted_edges": 1.0},
+    }
     lines = {"kind": "lines", "title": "A", "measures": ["accuracy"], "x": "z", "lines": "trust"}
     panels = [
         lines | {"grid": "main"},
         lines | {"grid": "main", "where": {"trust": ["all"]}},
-        lines | {"grid": "other"},
+        lines | {"grid": "other", "where": {"trust": ["most", "all"]}},
+        lines | {"grid": "other", "where": {"trust": [*many, "all"]}},
     ]
     grids = {"main": document["grids"]["main"], "other": other}
     plan = planned(tmp_path, grids=grids, panels=panels, values=[], statements=[])
-    values = {**ACCURACIES, ("most", "accuracy"): [70.0, 71.0]}
+    values = {**ACCURACIES, **{(case, "accuracy"): [70.0, 71.0] for case in ("most", *many)}}
     colours = [
         {trace["name"]: trace["line"]["color"] for trace in line_figure(shown(plan, values, number)).data}
-        for number in range(3)
+        for number in range(4)
     ]
-    assert colours[1]["all"] == colours[0]["all"] == colours[2]["all"]
-    assert len({colours[0]["all"], colours[0]["none"], colours[2]["most"]}) == 3
+    assert len({of_panel["all"] for of_panel in colours}) == 1
+    assert all(len(set(of_panel.values())) == len(of_panel) for of_panel in colours)
 
 
 def test_settings_beyond_the_palette_are_told_apart_by_their_dashes(tmp_path: Path) -> None:
@@ -182,6 +202,22 @@ def test_settings_beyond_the_palette_are_told_apart_by_their_dashes(tmp_path: Pa
     plan = planned(tmp_path, grids={"main": grid}, panels=[panel], values=[], statements=[])
     drawn = line_figure(shown(plan, {(f"c{i}", "accuracy"): [80.0, 81.0] for i in range(9)})).data
     assert len({(trace["line"]["color"], trace["line"]["dash"]) for trace in drawn}) == 9
+
+
+@pytest.mark.parametrize("name", ["round", "epoch"])
+def test_a_round_has_the_name_that_the_paper_gives_it(name: str, tmp_path: Path) -> None:
+    panel: dict[str, Any] = {
+        "kind": "lines",
+        "title": "A",
+        "measures": ["loss_by_round"],
+        "x": "at",
+        "lines": "trust",
+    }
+    panel["where"] = {"z": 1.0}
+    plan = planned(tmp_path, panels=[panel], **({} if name == "round" else {"round_name": name}))
+    figure = line_figure(shown(plan, {("all", "loss_by_round"): [1.0, 2.0]}, at=3.0))
+    assert figure.layout["xaxis"]["title"]["text"] == name
+    assert f">{name}</th>" in figure.table
 
 
 def test_a_page_says_of_which_form_it_is(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from test_study_files import tiny, written
 
 from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study
-from sfumato.studies.page.agreement import measured_text
+from sfumato.studies.page.agreement import expected_text, measured_text
 from sfumato.studies.verdicts import Outcome, StatementVerdict, judge_statements
 
 LOW, HIGH = {"z": 1.0, "trust": "all"}, {"z": 2.0, "trust": "all"}
@@ -115,6 +115,7 @@ def test_a_seed_without_a_value_leaves_the_statement_open(tmp_path: Path) -> Non
         assert found.outcome is Outcome.NOT_JUDGED
         assert found.words == "not judged: not every seed has a value."
         assert measured_text(found) == "–"  # the mean of two seeds is not that of three
+        assert expected_text(found) == "at least 0 points"
 
 
 def test_a_shortened_study_decides_nothing(tmp_path: Path) -> None:
@@ -194,6 +195,7 @@ def test_of_two_bests_it_is_said_whose_each_is(tmp_path: Path) -> None:
         said | {"value": terms[0], "minus": terms[1]},
         said | {"value": terms[0], "relative_to": {"measure": "accuracy", "where": LOW}},
         said | {"value": terms[0], "minus": terms[0]},
+        said | {"value": terms[0], "minus": {"measure": "accuracy", "best": "highest"}},
     ]
     plan = StudyPlan.of(*load_study(written(tmp_path, document)), seeds=1)
     sign = {"all": 1, "none": -1}
@@ -208,6 +210,7 @@ def test_of_two_bests_it_is_said_whose_each_is(tmp_path: Path) -> None:
         "all with z = 2; none with z = 1.",
         "z = 2.",
         "the first with z = 2; the second with z = 2.",
+        "all with z = 2; the other with z = 2, all.",
     ]
 
 

@@ -292,6 +292,7 @@ class Study(Section):
     intro: Text = Field(description="what is compared, in a few sentences")
     unstated: str = Field(default="", description="what the paper leaves open and how it is set here")
     seeds: Count = 5
+    round_name: Text = Field(default="round", description="what the paper calls a round; on axes")
     grids: dict[str, StudyGrid] = Field(min_length=1)
     panels: tuple[Panel, ...] = Field(min_length=1)
     values: tuple[PaperValue, ...] = Field(default=(), description="that the paper states")

@@ -97,11 +97,11 @@ class _StatementJudge:
             _compare(low, high, statement.expect.interval) if len(values) >= seeds else Outcome.NOT_JUDGED
         )
         words = _words(outcome, statement, seeds) + self._chosen(statement)
-        if outcome is Outcome.NOT_JUDGED:  # the mean of some seeds is not that of all
-            return StatementVerdict(statement, outcome, words)
         measure = measure_named(statement.value.measure)[0]
         is_absolute = statement.minus is None and statement.relative_to is None
         unit = "%" if statement.relative_to is not None else measure.unit
+        if outcome is Outcome.NOT_JUDGED:  # the mean of some seeds is not that of all
+            return StatementVerdict(statement, outcome, words, unit=unit)
         return StatementVerdict(
             statement,
             outcome,
@@ -163,10 +163,9 @@ class _StatementJudge:
             listed = ", ".join(named_setting(axis, point.settings[axis.name]) for axis in chosen)
             if other is None or other.best is None:
                 said.append(listed)
-            else:
-                said.append(
-                    f"{self._whose(term, other) or ('the first', 'the second')[number]} with {listed}"
-                )
+                continue
+            unnamed = "the other" if self._whose(other, term) else ("the first", "the second")[number]
+            said.append(f"{self._whose(term, other) or unnamed} with {listed}")
         return f" The best: {'; '.join(said)}." if said else ""
 
     def _whose(self, term: StudyTerm, other: StudyTerm) -> str:

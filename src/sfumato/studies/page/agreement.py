@@ -123,9 +123,9 @@ def verdict_tables(verdicts: Sequence[StatementVerdict], *, trained: bool) -> li
         found.append(text.html_table(headers, rows, caption=caption, stacked=True))
     if asked:
         headers = ["question", "expected", "measured" if trained else "computed", "verdict"]
-        rows = [(one.statement.says, *_columns(one)) for one in asked]
+        own = [(one.statement.says, *_columns(one)) for one in asked]
         caption = "Questions of this study, which are no sentences of the paper"
-        found.append(text.html_table(headers, rows, caption=caption, stacked=True))
+        found.append(text.html_table(headers, own, caption=caption, stacked=True))
     return found
 
 

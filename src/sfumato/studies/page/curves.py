@@ -28,6 +28,7 @@ from sfumato.report.results.series import Curve, Mean
 from sfumato.studies.grids import StudyPoint, named_setting, setting_text
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named
+from sfumato.studies.page.colours import colour_numbers
 from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.study import StudyAxis
 
@@ -135,10 +136,11 @@ def _lines(data: PanelData) -> list[_Line]:
     named = [(None, "")] if axis is None else [(s, named_setting(axis, s)) for s in axis.settings]
     named = [(s, name) for s, name in named if any(_is_on(axis, s, point) for point in data.points)]
     several = data.series(measure)
+    numbers = colour_numbers(data.plan, axis.name) if axis is not None else {}
     over = _over_rounds if panel.is_over_rounds else _over_points
     found = []
     for setting, name in named:
-        place = 0 if axis is None else data.place_of(axis, setting)
+        place = numbers.get(setting_text(setting), 0)
         points = [point for point in data.points if _is_on(axis, setting, point)]
         for j, series in enumerate(several):
             title = ", ".join(filter(None, (name, series))) or data.title
@@ -318,18 +320,21 @@ def _caption(data: PanelData, lines: Sequence[_Line]) -> str:
         parts.append("Diamonds: values that the paper states.")
     if lost := _without_place(data):
         parts.append(f"Without a finite {data.title_of_x}, so not drawn: {text.join_names(lost, 6)}.")
-    missing = [
-        ", ".join(filter(None, ("" if line.name == data.title else line.name, _place_text(data, x))))
-        for line in lines
-        for x, one in zip(line.x, line.values, strict=True)
-        if math.isnan(one.value)
-    ]
-    if missing:
-        parts.append(f"Not every seed has a value, so not drawn: {text.join_names(missing, 8)}.")
+    if missing := [name for line in lines for name in _without_value(data, line)]:
+        parts.append(f"Not every seed has a value, so not drawn: {'; '.join(missing)}.")
     endless = [line.name for line in lines if any(one.value == math.inf for one in line.values)]
     if endless:
         parts.append(f"∞ (no guarantee), so not drawn: {text.join_names(endless, 6)}.")
     return " ".join(filter(None, parts))
+
+
+def _without_value(data: PanelData, line: _Line) -> list[str]:
+    """The places of a line without a mean over all seeds, in words; the line itself where that is all."""
+    pairs = zip(line.x, line.values, strict=True)
+    places = [_place_text(data, x) for x, one in pairs if math.isnan(one.value)]
+    if line.name == data.title:
+        return places
+    return [line.name] if len(places) == len(line.x) > 1 else [f"{line.name}, {place}" for place in places]
 
 
 def _without_place(data: PanelData) -> list[str]:

@@ -12,7 +12,7 @@ import pandas as pd
 from sfumato.report.results.series import Mean, mean
 from sfumato.rounding import upper_bound
 from sfumato.studies.best_point import best_point
-from sfumato.studies.grids import StudyPlan, StudyPoint, points_of, setting_text
+from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import measure_named, title_of_measure
 from sfumato.studies.observations import last_by_seed
@@ -76,22 +76,11 @@ class PanelData:
         if self.measure_of_x:
             return title_of_measure(self.measure_of_x)
         axis = self.axis(self.panel.x)
-        words = "epoch" if self.panel.measures[0].startswith("pwp") else "round"
-        return words if axis is None else axis.words
+        return self.plan.study.round_name if axis is None else axis.words
 
     def axis(self, name: str) -> StudyAxis | None:
         """The grid's axis called ``name``; ``None`` if there is none."""
         return next((axis for axis in self.axes if axis.name == name), None)
-
-    def place_of(self, axis: StudyAxis, setting: Any) -> int:
-        """The place of a setting among all that axes of this name have in the study, from 0.
-
-        It decides the colour of a line, so that one setting has one colour on a page.
-        """
-        grids = self.plan.study.grids
-        alike = [one for grid in grids for one in self.plan.axes(grid) if one.name == axis.name]
-        found = dict.fromkeys(setting_text(one) for same in alike for one in same.settings)
-        return list(found).index(setting_text(setting))
 
     def series(self, measure: str) -> list[str]:
         """The names of the series of a measure in the rows, without those of standard deviations."""
