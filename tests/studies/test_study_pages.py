@@ -22,6 +22,7 @@ from sfumato.studies.measures.registry import title_of_measure
 from sfumato.studies.page.agreement import agreement_figures, verdict_tables
 from sfumato.studies.page.curves import bar_figure, line_figure
 from sfumato.studies.page.document import write_study_page
+from sfumato.studies.page.matrices import axis_heatmap
 from sfumato.studies.page.numbers import with_half_width
 from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.page.tables import measure_table
@@ -122,6 +123,16 @@ def test_a_caption_speaks_of_epsilon_where_there_is_one(tmp_path: Path) -> None:
     assert "of ε the largest" not in without
     assert "of ε the largest" in with_epsilon
     assert ">rigorous ε towards the own edge</th>" in with_epsilon
+
+
+def test_a_heatmap_of_epsilon_shows_no_means(tmp_path: Path) -> None:
+    heat = {"kind": "heatmap", "title": "A", "x": "z", "y": "trust"}
+    plan = planned(tmp_path, panels=[heat | {"measures": [one]} for one in ("accuracy", "epsilon:cloud")])
+    values = {**ACCURACIES, ("all", "epsilon:cloud"): [2.0, 2.1], ("none", "epsilon:cloud"): [3.0, 3.0]}
+    assert axis_heatmap(shown(plan, values)).caption == "Mean of 2 seeds ± half of its 95 % interval."
+    epsilon = axis_heatmap(shown(plan, values, 1))
+    assert epsilon.caption == "The largest ε over the seeds."
+    assert epsilon.data[0]["text"] == [["3", "3"], ["2.1", "2.1"]]
 
 
 @pytest.mark.parametrize(("measure", "title"), [

@@ -6,7 +6,9 @@
     curves.py     lines and bars with intervals, and the paper's values
     matrices.py   heatmaps: by two axes, and of workers by workers; of few workers a table
     tables.py     tables of measures beside the paper's values
-    agreement.py  the figure of all statements: what was measured, and what the paper states
+    colours.py    the colours of settings: one each on a page
+    numbers.py    values with half of their interval as text
+    agreement.py  the figures and tables of all statements: what was measured, and what the paper states
 
 Figures, tables and the frame of the page are those of ``sfumato.report``.
 """

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
+from sfumato.report.figures.figure import PALETTE
 from sfumato.studies.grids import StudyPlan, points_of, setting_text
 
 
@@ -11,7 +13,7 @@ def colour_numbers(plan: StudyPlan, axis: str) -> dict[str, int]:
     """The number of the colour of every setting, as text, of the axes called ``axis`` that panels draw.
 
     A setting has one number in all panels of lines or bars; two settings of one panel have different ones.
-    Numbers are the least that do this, so they exceed the colours that there are as late as possible.
+    A number that few settings have is taken first, and one beyond the palette where it has none left.
     """
     panels = []
     for panel in plan.study.panels:
@@ -24,5 +26,8 @@ def colour_numbers(plan: StudyPlan, axis: str) -> dict[str, int]:
         if setting not in found:
             beside = itertools.chain.from_iterable(panel for panel in panels if setting in panel)
             taken = {found[other] for other in beside if other in found}
-            found[setting] = next(number for number in itertools.count() if number not in taken)
+            free = [number for number in range(len(PALETTE)) if number not in taken]
+            beyond = next(number for number in itertools.count(len(PALETTE)) if number not in taken)
+            used = Counter(found.values())
+            found[setting] = min(free or [beyond], key=lambda number: (used[number], number))
     return found

@@ -20,6 +20,7 @@ from sfumato.report.figures.figure import (
 )
 from sfumato.report.results.series import FloatArray
 from sfumato.studies.grids import setting_text
+from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.measures.workers import COUNTED, EXACT, RELEASES
 from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.page.tables import with_heading
@@ -63,7 +64,9 @@ def axis_heatmap(data: PanelData) -> Figure:
     shown = (
         f"Mean of {text.how_many(seeds, 'seed')} ± half of its 95 % interval." if seeds > 1 else "One seed."
     )
-    caption = f"{text.sentence(panel.about) + ' ' if panel.about else ''}{shown}"
+    if measure_named(measure)[0].is_epsilon:
+        shown = "The largest ε over the seeds." if seeds > 1 else ""
+    caption = " ".join(filter(None, (text.sentence(panel.about) if panel.about else "", shown)))
     return Figure(
         panel.title, caption, f"{panel.title}. {caption}", [trace], layout, kind="heatmap", min_width=420
     )
