@@ -56,7 +56,7 @@ class Kept:
 
     Attributes:
         result: with its table and verdicts.
-        runs: number of points and seeds.
+        runs: number of points and seeds that are trained.
         digest: of what is kept.
     """
 
@@ -94,8 +94,9 @@ def keep(name: str, out: Path) -> str:
     table = pd.read_parquet(file)
     if missing := missing_points(plan, table):
         return f"{name}: {missing} points and seeds have no value; not kept"
-    requests = [plan.request(grid, out) for grid in plan.study.grids]
-    steps, runs = sum(map(request_steps, requests)), sum(len(request.tasks) for request in requests)
+    requests = {name: plan.request(name, out) for name in plan.study.grids}
+    trained = [request for name, request in requests.items() if plan.study.grids[name].trains]
+    steps, runs = sum(map(request_steps, trained)), sum(len(request.tasks) for request in trained)
     said = {"fingerprint": fingerprint(plan), "seeds": plan.seeds, "steps": steps, "runs": runs}
     # ε of single pairs of workers are most of the rows; their means, least and largest stay
     rows = table[table["unit"] < 0] if name == "dp-ogl/fig4" else table
