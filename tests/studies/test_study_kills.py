@@ -35,7 +35,9 @@ def started(file: Path, out: Path) -> fast_python.Popen:
 @pytest.mark.slow
 def test_twenty_kills(tmp_path: Path) -> None:
     """The last time in each folder is not killed; what an ended process leaves is not done again."""
-    file = written(tmp_path, study())
+    document = study()
+    document["grids"]["main"]["spec"]["training"]["rounds"] = 300  # so that runs take as long as all the rest
+    file = written(tmp_path, document)
     begun = time.monotonic()
     with started(file, tmp_path / "whole") as process:
         _, said = process.communicate()
