@@ -13,7 +13,9 @@ from forked_workers import ForkedExecutor
 from test_study_files import tiny, written
 
 from sfumato.cli import main
+from sfumato.errors import DataError
 from sfumato.pool import on_loky
+from sfumato.studies import runner
 from sfumato.studies.catalogue import catalogue, done_runs
 from sfumato.studies.grids import StudyPlan
 from sfumato.studies.load import load_study, study_names
@@ -181,6 +183,26 @@ def test_the_command_runs_a_shortened_study_and_marks_it(
     table = pd.read_parquet(page.parent / "results.parquet")
     assert table["quick"].all()
     assert set(table[table["grid"] == "main"]["z"]) == {1.0}
+
+
+def test_missing_data_of_a_form_that_needs_them_are_refused_once_and_nothing_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = study()
+    document["forms"] = {"paper": {"needs": "CIFAR-10.", "set": {"data.source": "cifar10"}}}
+    document["grids"]["main"]["spec"]["data"] = {"source": "cifar10"}
+    document["grids"]["groups"]["spec"]["data"] = {"source": "cifar10"}
+    asked: list[str] = []
+
+    def missing(source: str, request: object) -> None:
+        asked.append(source)
+        raise DataError("not here")
+
+    monkeypatch.setattr(runner, "load_dataset", missing)
+    with pytest.raises(DataError, match="not here"):
+        run_study(StudyPlan.of(*load_study(written(tmp_path, document)), paper=True), tmp_path / "out")
+    assert asked == ["cifar10"]
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_list_names_every_study_its_cost_and_what_is_done(

@@ -7,12 +7,14 @@ spec.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sfumato.arguments import Argument
+from sfumato.data.dataset_sizes import request_of
+from sfumato.data.datasets import load_dataset
 from sfumato.pool.jobs import Job, run_jobs
 from sfumato.pool.location import Location
 from sfumato.progress_bars import ProgressBars, progress_bars
@@ -120,11 +122,14 @@ def run_study(
 
     Raises:
         SpecError: a spec of the study is wrong, the folder holds something else, or another process is there.
+        DataError: data that the form ``needs`` are missing; nothing was run.
         MissingExtraError: Ray is not installed.
         RunError: the Ray cluster cannot be reached.
     """
     began = time.monotonic()
     requests = {name: plan.request(name, out) for name in plan.study.grids}
+    if plan.study.forms[plan.form].needs:
+        _refuse_missing_data(requests.values())
     tasks = {name: formula_tasks(plan, name, request) for name, request in requests.items()}
     size = sum(len(request.tasks) + len(request.refused) for request in requests.values())
     failures: list[tuple[str, str]] = []
@@ -147,6 +152,18 @@ def run_study(
     result = StudyResult(plan, plan.folder(out), table, verdicts, tuple(failures), seconds, steps)
     _write(result)
     return result
+
+
+def _refuse_missing_data(requests: Iterable[SweepRequest]) -> None:
+    """Load every data set that runs are left to train on once, so that none begins where one is missing.
+
+    Raises:
+        DataError: a set is neither on this machine nor to be downloaded.
+    """
+    left = [one for one in requests if not one.account_only and len(done_runs(one)) < len(one.tasks)]
+    found = {task.spec.data.source: request_of(task.spec.data, 1) for one in left for task in one.tasks}
+    for source, request in found.items():
+        load_dataset(source, request)
 
 
 def _words_of(plan: StudyPlan, name: str) -> dict[str, str]:
