@@ -81,10 +81,12 @@ def test_questions_of_the_study_are_not_counted_as_sentences_of_the_paper(tmp_pa
     result = with_questions(tmp_path)
     write_study_page(result)
     page = result.page.read_text("utf-8")
-    counted = "2 sentences of the paper: agrees 2. On 2 questions of this study: agrees 1, differs 1."
+    counted = (
+        "2 checks of sentences of the paper: agrees 2. On 2 questions of this study: agrees 1, differs 1."
+    )
     assert f"<p>Verdicts on {counted}</p>" in page
     paper, questions = verdict_tables(result.verdicts, trained=True)
-    assert "Every sentence of the paper that this study checks" in paper
+    assert "What this study checks of the paper" in paper
     assert "differs" not in paper
     assert "Questions of this study, which are no sentences of the paper" in questions
     assert "the paper says" not in questions

@@ -103,10 +103,10 @@ def test_the_page_holds_verdicts_figures_and_the_papers_value(ran: StudyResult) 
     for title in ("Lines", "Rounds", "Bars", "Heat", "Table", "Pairs", "PwP"):
         assert f">{title}</h3>" in page
     assert '<div class="lead"><p>What a full run found: Nothing of note.</p></div>' in page
-    assert page.index("Nothing of note.") < page.index("Verdicts on 2 sentences") < page.index("agrees.</td>")
+    assert page.index("Nothing of note.") < page.index("Verdicts on 2 checks") < page.index("agrees.</td>")
     assert f"<p>{ran.plan.study.intro}</p>" in page
     assert "agrees." in page
-    assert "Verdicts on 2 sentences of the paper: agrees 2." in page
+    assert "Verdicts on 2 checks of sentences of the paper: agrees 2." in page
     assert "Grid groups: 1 spec, accounted for, not trained." in page
     assert "Grid main: 4 specs, trained with 2 seeds each (z: 1 and 2; trust: none and all)." in page
     assert ">measured</th>" in page  # one of the grids trains

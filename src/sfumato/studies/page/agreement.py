@@ -118,7 +118,7 @@ def verdict_tables(verdicts: Sequence[StatementVerdict], *, trained: bool) -> li
     if of_paper:
         words = ("expected", "measured") if trained else ("by the paper", "computed")
         rows = [(one.statement.place, one.statement.says, *_columns(one)) for one in of_paper]
-        caption = "Every sentence of the paper that this study checks, in our words"
+        caption = "What this study checks of the paper, in our words; after a semicolon, the setting here"
         headers = ["place", "the paper says", *words, "verdict"]
         found.append(text.html_table(headers, rows, caption=caption, stacked=True))
     if asked:

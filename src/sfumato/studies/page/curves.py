@@ -33,7 +33,7 @@ from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.study import StudyAxis
 
 _HEIGHT = 400
-_LETTERS = 70  # of names of categories that stand side by side
+_LETTERS = 80  # of names of categories that stand side by side
 _DIAMOND: Json = {"symbol": "diamond-open", "size": 12, "line": {"width": 2.5}}
 _ON_BAR: Json = {
     "symbol": "diamond",
@@ -112,7 +112,7 @@ def bar_figure(data: PanelData) -> Figure:
         "range": [-0.5, len(places) - 0.5],
     }  # fmt: skip
     if sum(len(str(place)) for place in places) > _LETTERS:
-        layout["xaxis"]["tickangle"] = -45
+        layout["xaxis"] |= {"tickangle": -45, "automargin": True}
         layout |= over_legend(_HEIGHT + 100, traces, -0.55)
     return _figure(data, lines, traces, layout, kind="bars")
 

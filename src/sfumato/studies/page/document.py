@@ -73,7 +73,8 @@ def _counts(result: StudyResult) -> str:
     if result.plan.quick:
         return ""
     said = []
-    for noun, whose, of_paper in (("sentence", "the paper", True), ("question", "this study", False)):
+    kinds = (("check", "sentences of the paper", True), ("question", "this study", False))
+    for noun, whose, of_paper in kinds:
         counts = Counter(one.outcome for one in result.verdicts if one.statement.is_of_paper is of_paper)
         if counts:
             each = ", ".join(f"{outcome} {counts[outcome]}" for outcome in Outcome if counts[outcome])
@@ -140,7 +141,7 @@ def _how(result: StudyResult) -> str:
     lines.append(f"All figures: results.parquet, {text.whole(len(result.table))} rows.")
     command = f"sfumato study {plan.name}{_options(plan)}"
     unstated = text.paragraphs([study.unstated]) if study.unstated else ""
-    title = "<h3>What the paper leaves open</h3>" if unstated else ""
+    title = "<h3>What the paper leaves open, and what is different here</h3>" if unstated else ""
     return f"{title}{unstated}{bullet_list(lines)}<pre>{text.escape(command)}</pre>"
 
 
