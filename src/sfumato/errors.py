@@ -101,7 +101,7 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def first_names(names: Sequence[str], most: int) -> str:
+def first_names(names: Sequence[str], most: int = 5) -> str:
     """The first ``most`` of ``names``, joined by commas, and how many more there are: ``a, b and 3 more``."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

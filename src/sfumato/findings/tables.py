@@ -11,7 +11,7 @@ from sfumato.schedule.base import Plan
 from sfumato.spec.data import TABLE_SUFFIXES
 from sfumato.user_code import GIVEN
 
-_NAMED = 5  # places in a sentence
+_NAMED = 5  # sites in a sentence
 
 
 def feature_columns_of(plan: Plan) -> tuple[str, ...]:
@@ -112,4 +112,4 @@ def _named(columns: Sequence[str]) -> str:
     """``the column age``, ``the columns age, bmi and 3 more``."""
     if len(columns) == 1:
         return f"the column {columns[0]}"
-    return f"the columns {first_names(columns, _NAMED)}"
+    return f"the columns {first_names(columns)}"

@@ -40,7 +40,6 @@ _CLIPPED = {
     "example": ("gradient of an example", "the gradients of examples", ""),  # usual there: asks for nothing
 }
 """What a clip of each kind bounds: one of it, all of it, and what to do where nearly all is clipped."""
-_NAMED = 5  # places in a sentence
 
 
 def warn_of_odd_learning_rate(plan: Plan) -> str | None:
@@ -125,6 +124,6 @@ def warn_of_empty_sums(lost: Mapping[str, Any] | None) -> str | None:
     named = [f"{name} ({count:,} {'time' if count == 1 else 'times'})" for name, count in by]
     return (
         f"{sum(lost['by'].values()):,} of {lost['of']:,} sums of devices' messages were not formed, because "
-        f"too few devices were left or the supernode failed: {first_names(named, _NAMED)}; "
+        f"too few devices were left or the supernode failed: {first_names(named)}; "
         "nothing was sent on for them"
     )

@@ -38,7 +38,6 @@ from sfumato.spec.base import nearest
 from sfumato.spec.document import SPEC_HASH
 from sfumato.user_text import MAX_OWN_BYTES, parse_json, parse_yaml, plain, read_text
 
-_NAMED = 5  # runs in a message
 SPEC_FILE = "spec.yaml"
 PRIVACY_FILE = "privacy.json"
 LEDGER_FILE = "ledger.json"
@@ -145,7 +144,7 @@ def no_run_error(path: Path) -> SpecError:
         said = f"is not a run folder: it has no {SPEC_FILE}"
         inside = [child.name for child in sorted(path.iterdir()) if child.is_dir() and has_run_files(child)]
         if inside:
-            return SpecError(str(path), None, f"{said}; runs in it: {first_names(inside, _NAMED)}")
+            return SpecError(str(path), None, f"{said}; runs in it: {first_names(inside)}")
     else:
         said = "no such run folder"
     for folder in (path.parent, Path("runs")):
