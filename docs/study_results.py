@@ -3,7 +3,7 @@
     make studies-docs OUT=runs/studies    keeps what is complete there in docs/results, then writes the pages
     make studies-docs                     writes the pages from what is kept
 
-A marker names a study and what of it stands there: titles of its panels, or ``verdicts``.
+A marker names a study and what of it stands there: titles of its panels, ``verdicts``, or ``found``.
 
     <!-- study: h2fdp/fig6 | Accuracy by the share of trusted edges | verdicts -->
     ...
@@ -46,6 +46,8 @@ NOT_YET = "*Not yet from a full run of the study"
 BLOCK = re.compile(
     r"<!-- study: (?P<name>[^|\n]+?)(?P<parts>( \| [^|\n]+)*) -->\n(?P<body>.*?)<!-- end of study -->", re.S
 )
+FOUND = "found"
+"""The part of a block that is what a full run found, in the words of the study's file."""
 _SAID = b"sfumato study"
 _DRAWN = ("lines", "bars")
 
@@ -138,6 +140,9 @@ def block_text(kept: Kept, parts: list[str], page: Path) -> str:
         cost = f"{kept.runs:,} runs, {multiple} times the quickstart's device steps"
     lines = [f"`sfumato study {plan.name}` (form {plan.form}, {seeds}; {cost}):"]
     for part in parts:
+        if part == FOUND:
+            lines.append(plan.study.found.strip())
+            continue
         if part == "verdicts":
             lines.append(_verdicts(kept))
             continue
@@ -244,7 +249,7 @@ def page_text(page: Path) -> tuple[str, list[tuple[Kept, Panel]]]:
         drawn.extend(
             (kept, panel)
             for part in parts
-            if part != "verdicts" and (panel := _panel(kept, part)).kind in _DRAWN
+            if part not in ("verdicts", FOUND) and (panel := _panel(kept, part)).kind in _DRAWN
         )
         head = found[0].partition("\n")[0]
         return f"{head}\n\n{block_text(kept, parts, page)}\n<!-- end of study -->"

@@ -178,6 +178,13 @@ def test_the_best_of_several_points_is_compared_and_named(
     assert (found.words, found.value) == (said, pytest.approx(value))
 
 
+def test_the_best_of_listed_settings_is_named(tmp_path: Path) -> None:
+    term = {"measure": "accuracy", "where": {"trust": "all", "z": [1.0, 2.0]}, "best": "highest"}
+    values = {1.0: [9.0, 10.0, 11.0], 2.0: [19.0, 20.0, 21.0]}
+    found = judged(tmp_path, {"value": term, "expect": {"at_least": 5}}, values)
+    assert found.words == "agrees. The best: z = 2."
+
+
 def test_a_point_that_never_reached_the_level_is_not_the_best(tmp_path: Path) -> None:
     values = {1.0: [9.0, 10.0, 11.0], 2.0: [1.0, math.nan, 1.0]}
     found = judged(tmp_path, {"value": best("lowest"), "expect": {"at_least": 5}}, values)

@@ -77,9 +77,8 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
         if grid.axis(name) is None:
             yield Refused(f"{place}.per", name, _no_axis(grid))
     if panel.kind != "table" and panel.best is None and not unknown:
-        drawn = {name: None for name in (panel.x, panel.y, panel.lines) if name}
-        single = {name: one for name, one in panel.where.items() if not isinstance(one, list | tuple)}
-        yield from _one_point(grid, single | drawn, f"{place}.where")
+        drawn = {name for name in (panel.x, panel.y, panel.lines) if name}
+        yield from _one_point(grid, fixed_axes(panel.where) | drawn, f"{place}.where")
 
 
 def _measure_of_x(panel: Panel, grid: StudyGrid, place: str) -> Iterator[Refused]:
@@ -96,8 +95,7 @@ def _measure_of_x(panel: Panel, grid: StudyGrid, place: str) -> Iterator[Refused
         allowed = "must be an axis, at (rounds), or a measure with one value for a spec, known without "
         yield Refused(f"{place}.x", panel.x, f"{allowed}training, such as epsilon:public")
         return
-    fixed = {name for name, one in panel.where.items() if not isinstance(one, list | tuple)}
-    left = _left(grid, fixed | {panel.lines, *panel.per})
+    left = _left(grid, fixed_axes(panel.where) | {panel.lines, *panel.per})
     if panel.best is None and len(left) > 1:
         names = ", ".join(axis.name for axis in left)
         allowed = f"has a line through {math.prod(len(axis.settings) for axis in left)} points of the axes"
@@ -135,7 +133,7 @@ def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterat
         if grid.axis(along.along) is None:
             yield Refused(f"{place}.{key}.along", along.along, _no_axis(grid))
         else:
-            yield from _one_point(grid, {**along.where, along.along: None}, f"{place}.{key}.where")
+            yield from _one_point(grid, {*along.where, along.along}, f"{place}.{key}.where")
 
 
 def _known_grid(study: Study, name: str, place: str) -> Any:
@@ -175,9 +173,9 @@ def _known_settings(grid: StudyGrid, where: Mapping[str, Any], place: str) -> It
                 yield Refused(f"{place}.{name}", one, f"must be one of {_listed(axis.settings)}")
 
 
-def _one_point(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterator[Refused]:
-    """Yield a refusal at ``place`` unless ``where`` leaves one point of ``grid``."""
-    left = _left(grid, where)
+def _one_point(grid: StudyGrid, fixed: Collection[str], place: str) -> Iterator[Refused]:
+    """Yield a refusal at ``place`` unless the axes that ``fixed`` names leave one point of ``grid``."""
+    left = _left(grid, fixed)
     if left:
         points = math.prod(len(axis.settings) for axis in left)
         yield Refused(
@@ -188,6 +186,11 @@ def _one_point(grid: StudyGrid, where: Mapping[str, Any], place: str) -> Iterato
 def _left(grid: StudyGrid, fixed: Collection[str]) -> list[StudyAxis]:
     """The axes of ``grid`` that still vary where those that ``fixed`` names do not."""
     return [axis for axis in grid.over if axis.name not in fixed and len(axis.settings) > 1]
+
+
+def fixed_axes(where: Mapping[str, Any]) -> set[str]:
+    """Names of the axes of which ``where`` gives one setting, and no list of them."""
+    return {name for name, wanted in where.items() if not isinstance(wanted, list | tuple)}
 
 
 def same_setting(one: Any, other: Any) -> bool:

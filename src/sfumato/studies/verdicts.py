@@ -23,7 +23,7 @@ from sfumato.studies.best_point import best_point
 from sfumato.studies.grids import StudyPlan, StudyPoint, named_setting, points_of
 from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.observations import last_by_seed
-from sfumato.studies.references import same_setting
+from sfumato.studies.references import fixed_axes, same_setting
 from sfumato.studies.study import Monotone, PaperStatement, StudyTerm
 
 
@@ -166,7 +166,8 @@ class _StatementJudge:
                 continue
             other = terms[1 - number] if len(terms) > 1 else None
             axes = self.plan.axes(self._name(term.grid))
-            chosen = [axis for axis in axes if axis.name not in term.where and len(axis.settings) > 1]
+            fixed = fixed_axes(term.where)
+            chosen = [axis for axis in axes if axis.name not in fixed and len(axis.settings) > 1]
             listed = ", ".join(named_setting(axis, point.settings[axis.name]) for axis in chosen)
             if other is None or other.best is None:
                 said.append(listed)
@@ -179,9 +180,9 @@ class _StatementJudge:
         """The settings of ``term`` that ``other`` does not have, in words; "" if there are none."""
         same = self._name(term.grid) == self._name(other.grid)
         own = {
-            name: value
-            for name, value in term.where.items()
-            if not same or name not in other.where or not same_setting(value, other.where[name])
+            name: term.where[name]
+            for name in fixed_axes(term.where)
+            if not same or name not in other.where or not same_setting(term.where[name], other.where[name])
         }
         axes = [axis for axis in self.plan.axes(self._name(term.grid)) if axis.name in own]
         return ", ".join(named_setting(axis, own[axis.name]) for axis in axes)
