@@ -185,10 +185,15 @@ class StudyPlan:
         """
         panels = self.study.panels
         asked = [(panel.grid, measure, panel.where) for panel in panels for measure in panel.measures]
+        asked += [(p.grid, name, {**p.where, **p.minus}) for p in panels if p.minus for name in p.measures]
         asked += [(panel.grid, x, panel.where) for panel in panels if (x := self._measure_of_x(panel))]
         asked += [(value.grid, value.measure, value.where) for value in self.study.values]
         for statement in self.study.statements:
             asked += [(term.grid, term.measure, term.where) for term in statement.terms]
+            terms = (statement.value, statement.minus, statement.relative_to)
+            asked += [
+                (term.grid, term.measure, {**term.where, **term.minus}) for term in terms if term and term.minus
+            ]
         return [(measure, where) for grid, measure, where in asked if self.study.grid_name(grid) == name]
 
     def _panels(self, name: str) -> list[Panel]:

@@ -25,6 +25,7 @@ def check_references(study: Study) -> Iterator[Refused]:
         yield from _of_point(study, value, f"values[{number}]", whole=False)
     for number, statement in enumerate(study.statements):
         yield from _of_statement(study, statement, f"statements[{number}]")
+    yield from _of_titles(study)
     yield from _of_forms(study)
     for axis, kept in study.quick.keep.items():
         found = [one for grid in study.grids.values() if (one := grid.axis(axis)) is not None]
@@ -37,6 +38,14 @@ def check_references(study: Study) -> Iterator[Refused]:
             yield Refused(f"quick.keep.{axis}", list(kept), f"must be some of {_listed(known)}")
         elif any(not set(kept) & set(one.settings) for one in found):
             yield Refused(f"quick.keep.{axis}", list(kept), "leaves a grid without any point")
+
+
+def _of_titles(study: Study) -> Iterator[Refused]:
+    """Yield refusals of titles of measures that no panel shows."""
+    shown = {name for panel in study.panels for name in (*panel.measures, panel.x)}
+    for name in study.titles:
+        if name not in shown:
+            yield Refused(f"titles.{name}", None, "is no measure of a panel; titles stand on axes and in tables")
 
 
 def _of_forms(study: Study) -> Iterator[Refused]:
@@ -73,6 +82,7 @@ def _of_panel(study: Study, panel: Panel, place: str) -> Iterator[Refused]:
             yield Refused(f"{place}.{key}", name, _no_axis(grid))
         unknown = True
     yield from _known_settings(grid, panel.where, f"{place}.where")
+    yield from _known_settings(grid, panel.minus, f"{place}.minus")
     for name in panel.per:
         if grid.axis(name) is None:
             yield Refused(f"{place}.per", name, _no_axis(grid))
@@ -102,6 +112,13 @@ def _measure_of_x(panel: Panel, grid: StudyGrid, place: str) -> Iterator[Refused
         yield Refused(f"{place}.x", panel.x, f"{allowed} {names}; give all but one of them in lines or where")
 
 
+def _of_term(study: Study, term: StudyTerm, place: str) -> Iterator[Refused]:
+    """Yield refusals of a ``term`` of a statement, at the dotted key ``place``: of its point, and of its minus."""
+    yield from _of_point(study, term, place, whole=term.best is None)
+    if (grid := study.grids.get(study.grid_name(term.grid))) is not None:
+        yield from _known_settings(grid, term.minus, f"{place}.minus")
+
+
 def _of_point(study: Study, term: Any, place: str, *, whole: bool = True) -> Iterator[Refused]:
     """Yield refusals of ``term``, a measure at a point, at the dotted key ``place``.
 
@@ -121,7 +138,7 @@ def _of_statement(study: Study, statement: PaperStatement, place: str) -> Iterat
     for key in ("value", "minus", "relative_to"):
         term: StudyTerm | None = getattr(statement, key)
         if term is not None:
-            yield from _of_point(study, term, f"{place}.{key}", whole=term.best is None)
+            yield from _of_term(study, term, f"{place}.{key}")
     for key in ("rises", "falls"):
         along = getattr(statement, key)
         if along is None:

@@ -14,6 +14,7 @@ from pydantic import Field
 from sfumato.spec.base import Count, Flag, NonNegative, Section, in_range
 from sfumato.spec.limits import MOST
 from sfumato.spec.refusals import Refusals
+from sfumato.studies.measures.registry import title_of_measure
 
 Text = Annotated[str, Field(min_length=1)]
 Number = Annotated[float, in_range(-MOST, MOST)]
@@ -96,12 +97,20 @@ class StudyTerm(Section):
     best: Best | None = Field(
         default=None, description="of all points that where selects; axes may then be left out"
     )
+    minus: Where = Field(
+        default_factory=dict,
+        description="axis: value; what is measured with these settings in place of its own is subtracted",
+    )
     series: str = Field(default="", description="of measures that have several")
     at: Number | None = Field(
         default=None, description="of measures over rounds: the round; default: the last"
     )
     unit: int | None = Field(default=None, description="of pairs: the worker that ε is about")
     observer: int | None = Field(default=None, description="of pairs: the worker that observes")
+
+    def refusals(self) -> Refusals:
+        """Refuse a best point of which something is subtracted."""
+        yield bool(self.minus) and self.best is not None, "minus", None, "goes without best"
 
 
 class PaperValue(Section):
@@ -117,23 +126,27 @@ class PaperValue(Section):
 
 
 class Expect(Section):
-    """What a statement says of its value: an interval; ends that are left out are open."""
+    """What a statement says of its value: an interval, whose ends may be left out, or that it is ∞."""
 
     at_least: Number | None = None
     at_most: Number | None = None
     about: Number | None = None
     within: NonNegative | None = Field(default=None, description="how far from ``about`` still agrees")
+    infinite: Flag = Field(default=False, description="whether it is ∞: an ε without any guarantee")
 
     def refusals(self) -> Refusals:
-        """Refuse anything but either ``about`` with ``within``, or one or two ends in ascending order."""
+        """Refuse anything but ``about`` with ``within``, one or two ends in ascending order, or ∞ alone."""
         ends = (self.at_least, self.at_most)
         both = (self.about, self.within)
+        if self.infinite:
+            yield ends != (None, None) or both != (None, None), "infinite", True, "goes with nothing else"
+            return
         yield (self.about is None) != (self.within is None), "", None, "needs about and within together"
         yield (
             both == (None, None) and ends == (None, None),
             "",
             None,
-            "needs at_least, at_most, or about and within",
+            "needs at_least, at_most, about and within, or infinite",
         )
         yield both != (None, None) and ends != (None, None), "", None, "is either about a value or has ends"
         if self.at_least is not None and self.at_most is not None:
@@ -142,6 +155,8 @@ class Expect(Section):
     @property
     def interval(self) -> tuple[float, float]:
         """The lowest and the highest value that agree with the statement; ∞ where an end is open."""
+        if self.infinite:
+            return float("inf"), float("inf")
         if self.about is not None and self.within is not None:
             return self.about - self.within, self.about + self.within
         low = -float("inf") if self.at_least is None else self.at_least
@@ -149,10 +164,9 @@ class Expect(Section):
 
     @property
     def figure(self) -> float:
-        """The value that the paper names: ``about``, else the lower end, else the upper."""
-        found = next((x for x in (self.about, self.at_least, self.at_most) if x is not None), None)
-        assert found is not None
-        return found
+        """The value that the paper names: ``about``, else the lower end, else the upper; of ∞ that."""
+        named = (x for x in (self.about, self.at_least, self.at_most) if x is not None)
+        return next(named, float("inf"))
 
 
 class Monotone(Section):
@@ -217,12 +231,13 @@ class Panel(Section):
 
     ``lines``: a measure over ``x``, a numeric axis, ``at`` (rounds) or a measure that follows from the spec,
     such as ``epsilon:public``; a line for every value of ``lines``.
-    ``bars``: a bar for every value of ``x``, and of ``lines``. ``heatmap``: ``x`` and ``y`` are axes.
+    ``bars``: a bar for every value of ``x``, and of ``lines``. ``dots``: the same as dots, on an axis that need
+    not begin at 0. ``heatmap``: ``x`` and ``y`` are axes.
     ``pairs``: ε of every worker towards every other, of one point. ``table``: a row for every point, a column
     for each of ``measures``.
     """
 
-    kind: Literal["lines", "bars", "heatmap", "pairs", "table"]
+    kind: Literal["lines", "bars", "dots", "heatmap", "pairs", "table"]
     title: Text
     grid: str = Field(default="", description="default: the only grid")
     measures: tuple[Text, ...] = Field(min_length=1, description="one; of a table one or more")
@@ -230,6 +245,11 @@ class Panel(Section):
     y: str = ""
     lines: str = Field(default="", description="an axis")
     where: Where = Field(default_factory=dict, description="axis: value, or a list of values")
+    minus: Where = Field(
+        default_factory=dict,
+        description="axis: value; of bars and dots: what is measured with these settings in place of a point's "
+        "own is subtracted",
+    )
     series: tuple[Text, ...] = Field(default=(), description="of measures that have several; default: all")
     best: Best | None = Field(
         default=None,
@@ -261,13 +281,15 @@ class Panel(Section):
             "must have one entry, but in a table",
         )
         yield (
-            self.kind in ("lines", "bars", "heatmap") and not self.x,
+            self.kind in ("lines", "bars", "dots", "heatmap") and not self.x,
             "x",
             None,
             f"is required of {self.kind}",
         )
         yield self.kind == "heatmap" and not self.y, "y", None, "is required of a heatmap"
         yield bool(self.per) and self.best is None, "per", list(self.per), "goes with best only"
+        yield bool(self.minus) and self.kind not in ("bars", "dots"), "minus", None, "goes with bars and dots only"
+        yield bool(self.minus) and self.best is not None, "minus", None, "goes without best"
 
 
 class Form(Section):
@@ -299,6 +321,9 @@ class Study(Section):
     unstated: str = Field(default="", description="what the paper leaves open and how it is set here")
     seeds: Count = 5
     round_name: Text = Field(default="round", description="what the paper calls a round; on axes")
+    titles: dict[str, Text] = Field(
+        default_factory=dict, description="measure: its title on axes and in tables, in place of its own"
+    )
     grids: dict[str, StudyGrid] = Field(min_length=1)
     panels: tuple[Panel, ...] = Field(min_length=1)
     values: tuple[PaperValue, ...] = Field(default=(), description="that the paper states")
@@ -338,6 +363,10 @@ class Study(Section):
             "found": self.found if form == self.first_form else "",
         }
         return self.model_copy(update=kept)
+
+    def title_of(self, measure: str) -> str:
+        """The title of a measure on axes and in tables: the study's own, else that of `title_of_measure`."""
+        return self.titles.get(measure) or title_of_measure(measure)
 
     @property
     def first_form(self) -> str:
