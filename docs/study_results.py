@@ -32,7 +32,6 @@ from sfumato.rounding import number
 from sfumato.studies.cost import quickstart_steps, request_steps
 from sfumato.studies.grids import TABLE_FILE, StudyPlan, points_of, setting_text
 from sfumato.studies.load import load_study, study_names
-from sfumato.studies.measures.registry import title_of_measure
 from sfumato.studies.page.agreement import expected_text, measured_text
 from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.result import StudyResult
@@ -49,7 +48,7 @@ BLOCK = re.compile(
 FOUND = "found"
 """The part of a block that is what a full run found, in the words of the study's file."""
 _SAID = b"sfumato study"
-_DRAWN = ("lines", "bars")
+_DRAWN = ("lines", "bars", "dots")
 
 
 @dataclass(frozen=True)
@@ -190,7 +189,7 @@ def _table(data: PanelData) -> str:
     measures = [data.measure_of_x, *panel.measures] if data.measure_of_x else panel.measures
     columns = [(measure, series) for measure in measures for series in data.series(measure)]
     headers = [axis.words for axis in axes]
-    headers += [", ".join(filter(None, (title_of_measure(measure), series))) for measure, series in columns]
+    headers += [", ".join(filter(None, (data.title_of(measure), series))) for measure, series in columns]
     rows = [
         [setting_text(point.settings[axis.name]) for axis in axes]
         + [data.figure_of(measure, data.mean_at(point, measure, series)) for measure, series in columns]

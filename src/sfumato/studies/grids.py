@@ -192,7 +192,9 @@ class StudyPlan:
             asked += [(term.grid, term.measure, term.where) for term in statement.terms]
             terms = (statement.value, statement.minus, statement.relative_to)
             asked += [
-                (term.grid, term.measure, {**term.where, **term.minus}) for term in terms if term and term.minus
+                (term.grid, term.measure, {**term.where, **term.minus})
+                for term in terms
+                if term and term.minus
             ]
         return [(measure, where) for grid, measure, where in asked if self.study.grid_name(grid) == name]
 
@@ -230,6 +232,15 @@ class StudyPoint:
             any(same_setting(self.settings[name], value) for value in _listed(wanted))
             for name, wanted in where.items()
         )
+
+    def with_settings(self, settings: Mapping[str, Any], points: Sequence[StudyPoint]) -> StudyPoint:
+        """The one of ``points`` that has these ``settings``, by name of the axis, and else the point's own.
+
+        Raises:
+            StopIteration: there is none.
+        """
+        wanted = {**self.settings, **settings}
+        return next(point for point in points if point.matches(wanted))
 
 
 def points_of(axes: Sequence[StudyAxis]) -> tuple[StudyPoint, ...]:

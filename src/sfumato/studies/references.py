@@ -45,7 +45,9 @@ def _of_titles(study: Study) -> Iterator[Refused]:
     shown = {name for panel in study.panels for name in (*panel.measures, panel.x)}
     for name in study.titles:
         if name not in shown:
-            yield Refused(f"titles.{name}", None, "is no measure of a panel; titles stand on axes and in tables")
+            yield Refused(
+                f"titles.{name}", None, "is no measure of a panel; titles stand on axes and in tables"
+            )
 
 
 def _of_forms(study: Study) -> Iterator[Refused]:
@@ -113,7 +115,7 @@ def _measure_of_x(panel: Panel, grid: StudyGrid, place: str) -> Iterator[Refused
 
 
 def _of_term(study: Study, term: StudyTerm, place: str) -> Iterator[Refused]:
-    """Yield refusals of a ``term`` of a statement, at the dotted key ``place``: of its point, and of its minus."""
+    """Yield refusals of the point and the minus of ``term``, of a statement, at the dotted key ``place``."""
     yield from _of_point(study, term, place, whole=term.best is None)
     if (grid := study.grids.get(study.grid_name(term.grid))) is not None:
         yield from _known_settings(grid, term.minus, f"{place}.minus")

@@ -121,6 +121,9 @@ class PaperValue(Section):
     measure: Text
     grid: str = ""
     where: Where = Field(default_factory=dict)
+    minus: Where = Field(
+        default_factory=dict, description="of panels with the same minus only: a difference from that setting"
+    )
     series: str = Field(default="", description="of measures that have several; default: any")
     at: Number | None = None
 
@@ -231,8 +234,8 @@ class Panel(Section):
 
     ``lines``: a measure over ``x``, a numeric axis, ``at`` (rounds) or a measure that follows from the spec,
     such as ``epsilon:public``; a line for every value of ``lines``.
-    ``bars``: a bar for every value of ``x``, and of ``lines``. ``dots``: the same as dots, on an axis that need
-    not begin at 0. ``heatmap``: ``x`` and ``y`` are axes.
+    ``bars``: a bar for every value of ``x``, and of ``lines``. ``dots``: the same as dots, on an axis that
+    need not begin at 0. ``heatmap``: ``x`` and ``y`` are axes.
     ``pairs``: ε of every worker towards every other, of one point. ``table``: a row for every point, a column
     for each of ``measures``.
     """
@@ -247,8 +250,8 @@ class Panel(Section):
     where: Where = Field(default_factory=dict, description="axis: value, or a list of values")
     minus: Where = Field(
         default_factory=dict,
-        description="axis: value; of bars and dots: what is measured with these settings in place of a point's "
-        "own is subtracted",
+        description="axis: value; of bars and dots: what is measured with these settings in place of a "
+        "point's own is subtracted",
     )
     series: tuple[Text, ...] = Field(default=(), description="of measures that have several; default: all")
     best: Best | None = Field(
@@ -257,6 +260,9 @@ class Panel(Section):
     )
     per: tuple[Text, ...] = Field(default=(), description="of best: axes beside x and lines")
     log: Flag = False
+    y_range: tuple[Number, Number] | None = Field(
+        default=None, description="ends of the y axis of lines, bars and dots; default: that of the values"
+    )
     about: str = Field(default="", description="below the figure")
     first_worker: int = Field(default=0, description="of pairs: the number of the first worker in the paper")
 
@@ -288,8 +294,13 @@ class Panel(Section):
         )
         yield self.kind == "heatmap" and not self.y, "y", None, "is required of a heatmap"
         yield bool(self.per) and self.best is None, "per", list(self.per), "goes with best only"
-        yield bool(self.minus) and self.kind not in ("bars", "dots"), "minus", None, "goes with bars and dots only"
+        is_grouped = self.kind in ("bars", "dots")
+        yield bool(self.minus) and not is_grouped, "minus", None, "goes with bars and dots only"
         yield bool(self.minus) and self.best is not None, "minus", None, "goes without best"
+        if self.y_range is not None:
+            ends = list(self.y_range)
+            yield self.log, "y_range", ends, "goes without log"
+            yield ends[0] >= ends[1], "y_range", ends, "must be two ascending numbers"
 
 
 class Form(Section):

@@ -21,7 +21,7 @@ import pandas as pd
 from sfumato.report.results.series import mean
 from sfumato.studies.best_point import best_point
 from sfumato.studies.grids import StudyPlan, StudyPoint, named_setting, points_of
-from sfumato.studies.measures.registry import measure_named
+from sfumato.studies.measures.registry import PERCENTAGE_POINTS, Measure, measure_named
 from sfumato.studies.observations import last_by_seed
 from sfumato.studies.references import fixed_axes, same_setting
 from sfumato.studies.study import Monotone, PaperStatement, StudyTerm
@@ -45,9 +45,12 @@ class StatementVerdict:
         outcome: whether it agrees.
         words: the outcome as a sentence.
         value: measured, the mean over seeds; NaN of a direction, and if nothing was measured.
+        terms: the two measured values, each the mean over seeds (of ε the largest), of which ``value`` is the
+            difference, or the change in percent; empty of a single value, and of differences of differences.
         low: lower end of its 95 % interval; the value itself where no interval is needed.
         high: upper end.
         unit: of the value: points, %, or "".
+        is_change: whether the value is a change, in percent of another one.
         is_epsilon: whether the value is an ε, which is rounded up.
         along: of a direction the value at each setting of the axis, the mean over seeds, of ε the largest.
     """
@@ -58,7 +61,9 @@ class StatementVerdict:
     value: float = math.nan
     low: float = math.nan
     high: float = math.nan
+    terms: tuple[float, ...] = ()
     unit: str = ""
+    is_change: bool = False
     is_epsilon: bool = False
     along: tuple[float, ...] = ()
 
@@ -98,8 +103,9 @@ class _StatementJudge:
         )
         words = _words(outcome, statement, seeds) + self._chosen(statement)
         measure = measure_named(statement.value.measure)[0]
-        is_absolute = statement.minus is None and statement.relative_to is None
-        unit = "%" if statement.relative_to is not None else measure.unit
+        is_change = statement.relative_to is not None
+        is_absolute = statement.minus is None and not is_change and not statement.value.minus
+        unit = "%" if is_change else _unit(measure, is_absolute=is_absolute)
         if outcome is Outcome.NOT_JUDGED:  # the mean of some seeds is not that of all
             return StatementVerdict(statement, outcome, words, unit=unit)
         return StatementVerdict(
@@ -109,9 +115,26 @@ class _StatementJudge:
             mean(values).value,
             low,
             high,
+            self._compared(statement),
             unit,
+            is_change,
             is_absolute and measure.is_epsilon,
         )
+
+    def _compared(self, statement: PaperStatement) -> tuple[float, ...]:
+        """The measured values of the two terms of a comparison; empty without a second term.
+
+        Each is the mean over seeds, of ε the largest. ``statement``: with a value.
+        """
+        other = statement.minus or statement.relative_to
+        if statement.value is None or other is None or statement.value.minus or other.minus:
+            return ()
+        found = []
+        for term in (statement.value, other):
+            values = self._of_term(term)
+            is_epsilon = measure_named(term.measure)[0].is_epsilon
+            found.append(float(values.max() if is_epsilon else values.mean()))
+        return tuple(found)
 
     def _values(self, statement: PaperStatement) -> list[float]:
         """The value of every seed that has one: as measured, or compared with that of another term.
@@ -131,8 +154,11 @@ class _StatementJudge:
     def _of_term(self, term: StudyTerm) -> pd.Series[float]:
         """The measured values of a term by seed; of measures over rounds the asked or the last one.
 
-        Indexed by seed; empty where there is no such point.
+        Indexed by seed; empty where there is no such point. What its ``minus`` names is subtracted.
         """
+        if term.minus:
+            other = term.model_copy(update={"where": {**term.where, **term.minus}, "minus": {}})
+            return self._of_term(term.model_copy(update={"minus": {}})).sub(self._of_term(other)).dropna()
         found = self._rows(term.grid, term.measure, term.series)
         for column in ("at", "unit", "observer"):
             if (wanted := getattr(term, column)) is not None:
@@ -216,7 +242,7 @@ class _StatementJudge:
             statement,
             outcome,
             _words(outcome, statement, asked),
-            unit=measure.unit,
+            unit=_unit(measure, is_absolute=True),
             is_epsilon=measure.is_epsilon,
             along=values,
         )
@@ -236,6 +262,11 @@ class _StatementJudge:
             (table["grid"] == self._name(grid)) & (table["measure"] == measure) & (table["series"] == series)
         )
         return table[chosen]
+
+
+def _unit(measure: Measure, *, is_absolute: bool) -> str:
+    """The unit of values of a ``measure``: of an accuracy itself %, of differences of accuracies points."""
+    return "%" if is_absolute and measure.unit == PERCENTAGE_POINTS else measure.unit
 
 
 def _is_exact(statement: PaperStatement) -> bool:

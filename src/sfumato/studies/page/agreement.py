@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.figure import MARGIN, NO_GUARANTEE, Figure, Json, transparent
 from sfumato.rounding import number, upper_bound
+from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.measures.workers import PAPERS_OWN
 from sfumato.studies.page.numbers import with_half_width
 from sfumato.studies.verdicts import Outcome, StatementVerdict
@@ -16,6 +17,8 @@ _HUES = {Outcome.AGREES: "#009E73", Outcome.DIFFERS: NO_GUARANTEE, Outcome.NOT_S
 _UNITS = {"points": "percentage points of accuracy", "%": "change, %"}
 _IN_WORDS = {"points": "percentage points", "%": "percent"}
 _ROW = 58
+_MANY = 8  # rows above which the axis stands at the top
+_BEYOND = 6.0  # times as far from 0 as the next value
 
 
 def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
@@ -29,7 +32,10 @@ def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
             shown = [
                 one
                 for one in verdicts
-                if one.unit == unit and one.statement.is_of_paper is of_paper and math.isfinite(one.value)
+                if one.unit == unit
+                and one.statement.is_of_paper is of_paper
+                and math.isfinite(one.value)
+                and (unit != "%" or one.is_change)
             ]
             if len(shown) > 1:
                 found.append(_figure(shown, unit, of_paper=of_paper))
@@ -42,14 +48,11 @@ def _figure(shown: Sequence[StatementVerdict], unit: str, *, of_paper: bool) -> 
     ``unit``: of all; ``of_paper``: whether they are sentences of the paper.
     """
     places = list(range(len(shown)))
-    ends = [
-        value
-        for one in shown
-        for value in (one.value, one.low, one.high, _figure_of(one))
-        if not math.isnan(value)
-    ]
+    inside = _within_scale(shown)
+    ends = [value for one in inside for value in _ends(one)]
     room = 0.08 * (max(ends) - min(ends)) or 1.0
     low, high = min([*ends, 0.0]) - room, max([*ends, 0.0]) + room
+    beyond = [(row, one) for row, one in enumerate(shown) if one not in inside]
     shapes = []
     for place, one in zip(places, shown, strict=True):
         assert one.statement.expect is not None
@@ -61,15 +64,16 @@ def _figure(shown: Sequence[StatementVerdict], unit: str, *, of_paper: bool) -> 
         })  # fmt: skip
     expected: Json = {
         "type": "scatter", "mode": "markers", "name": "expected", "y": places,
-        "x": [_figure_of(one) for one in shown],
+        "x": [figure if low <= (figure := _figure_of(one)) <= high else None for one in shown],
         "marker": {"symbol": "diamond-open", "size": 12, "color": "#0072B2", "line": {"width": 2.5}},
     }  # fmt: skip
     labels = [text.wrapped(one.statement.says, 46) for one in shown]
     layout: Json = {
         "height": 130 + _ROW * len(shown),
-        "margin": MARGIN | {"l": 8, "t": 8},
+        "margin": MARGIN | {"l": 8, "t": 56 if len(shown) > _MANY else 8},
         "shapes": shapes,
-        "xaxis": {"title": {"text": _UNITS[unit]}, "range": [low, high], "zeroline": True},
+        "xaxis": {"title": {"text": _UNITS[unit]}, "range": [low, high], "zeroline": True}
+        | ({"side": "top"} if len(shown) > _MANY else {}),
         "yaxis": {
             "tickvals": places,
             "ticktext": labels,
@@ -82,21 +86,77 @@ def _figure(shown: Sequence[StatementVerdict], unit: str, *, of_paper: bool) -> 
     agree = "would agree with the paper" if of_paper else "would agree"
     return Figure(
         title=f"{what} and what was measured, in {_IN_WORDS[unit]}",
-        caption=f"Dots: means and 95 % intervals. Blue: values that {agree}. Diamonds: the value that the "
-        f"{'sentence' if of_paper else 'question'} names, or the end of the blue range.",
+        caption=f"Dots: {_dots_in_words(shown)}. Blue: values that {agree}. Diamonds: the value that the "
+        f"{'sentence' if of_paper else 'question'} names, or the end of the blue range."
+        + (" Triangles: beyond the scale, with their value." if beyond else ""),
         description="; ".join(f"{one.statement.says}: {one.words}" for one in shown),
-        data=[expected, *_measured_points(shown)],  # dots over diamonds
+        data=[expected, *_measured_points(shown, [row for row, _ in beyond]), *_beyond(beyond, low, high)],
         layout=layout,
         kind="agreement",
         min_width=560,
     )
 
 
-def _measured_points(shown: Sequence[StatementVerdict]) -> list[Json]:
-    """Plotly traces of the measured means with their 95 % intervals, one for each outcome that occurs."""
+def _ends(one: StatementVerdict) -> list[float]:
+    """The values of a row of the figure: the measured one, the ends of its interval and the expected one."""
+    return [value for value in (one.value, one.low, one.high, _figure_of(one)) if math.isfinite(value)]
+
+
+def _within_scale(shown: Sequence[StatementVerdict]) -> list[StatementVerdict]:
+    """Those of ``shown`` that decide the scale: without single ones that are `_BEYOND` times as far out.
+
+    At most a third is left out.
+    """
+    inside = sorted(shown, key=lambda one: max(map(abs, _ends(one))))
+    while len(inside) > max(1, 2 * len(shown) // 3):
+        far, next_far = (max(map(abs, _ends(one))) for one in (inside[-1], inside[-2]))
+        if far <= _BEYOND * next_far or not next_far:
+            break
+        inside.pop()
+    return inside
+
+
+def _dots_in_words(shown: Sequence[StatementVerdict]) -> str:
+    """What the dots of a figure are: computed values, means with intervals, or both."""
+    with_interval = [_half(one) > 0 for one in shown]
+    if all(with_interval):
+        return "means and 95 % intervals"
+    return (
+        "means and 95 % intervals, or computed values, which have none" if any(with_interval) else "computed"
+    )
+
+
+def _beyond(rows: Sequence[tuple[int, StatementVerdict]], low: float, high: float) -> list[Json]:
+    """Plotly traces of triangles at the ends of the scale for values beyond it, with their text.
+
+    Args:
+        rows: the number of the row, and its verdict.
+        low: the lower end of the scale.
+        high: the upper one.
+    """
+    traces: list[Json] = []
+    for row, one in rows:
+        is_right = one.value > high
+        traces.append({
+            "type": "scatter", "mode": "markers+text", "x": [high if is_right else low], "y": [row],
+            "text": [text.plotly_label(_value_text(one))], "showlegend": False, "cliponaxis": False,
+            "textposition": "middle left" if is_right else "middle right",
+            "marker": {
+                "symbol": "triangle-right" if is_right else "triangle-left", "size": 14,
+                "color": _HUES.get(one.outcome, NO_GUARANTEE),
+            },
+        })  # fmt: skip
+    return traces
+
+
+def _measured_points(shown: Sequence[StatementVerdict], left_out: Collection[int]) -> list[Json]:
+    """Plotly traces of the measured means with their 95 % intervals, one for each outcome that occurs.
+
+    ``left_out``: numbers of rows that are beyond the scale.
+    """
     traces: list[Json] = []
     for outcome, hue in _HUES.items():
-        rows = [(row, one) for row, one in enumerate(shown) if one.outcome is outcome]
+        rows = [(row, one) for row, one in enumerate(shown) if one.outcome is outcome and row not in left_out]
         if rows:
             traces.append({
                 "type": "scatter", "mode": "markers", "name": f"here: {outcome}",
@@ -144,13 +204,22 @@ def measured_text(one: StatementVerdict) -> str:
     """The value of a statement as text, with half of its 95 % interval and its unit; "–" without one.
 
     An ε is rounded up. An interval that is not known, or without width, is left out. Of a direction the text
-    has the values along the axis.
+    has the values along the axis. Behind a difference or a change stand the two values compared.
     """
     if one.along:
         listed = ", ".join(upper_bound(value) if one.is_epsilon else number(value) for value in one.along)
         return f"{listed}{f' {one.unit}' if one.unit else ''}".replace("-", "−")
     if math.isnan(one.value):
         return "–"
+    if not one.terms:
+        return _value_text(one)
+    of = measure_named(one.statement.terms[0].measure)[0]
+    terms = [upper_bound(term) if of.is_epsilon else number(term) for term in one.terms]
+    return f"{_value_text(one)} ({' against '.join(terms)})".replace("-", "−")
+
+
+def _value_text(one: StatementVerdict) -> str:
+    """The value with half of its 95 % interval and its unit, as text."""
     shown = upper_bound(one.value) if one.is_epsilon else with_half_width(one.value, _half(one))
     return f"{shown}{f' {one.unit}' if one.unit else ''}".replace("-", "−")
 
@@ -163,6 +232,8 @@ def expected_text(one: StatementVerdict) -> str:
     expect, tail = one.statement.expect, f" {one.unit}" if one.unit else ""
     if expect is None:
         return f"{'rises' if one.statement.rises else 'falls'} throughout"
+    if expect.infinite:
+        return "∞ (no guarantee)"
     if expect.about is not None:
         words = (
             f"about {expect.about:g}{tail}, ± {expect.within:g}"

@@ -11,6 +11,7 @@ from sfumato.run_folder.manifest import FileRecord
 from sfumato.run_folder.reader import write_text
 from sfumato.studies.cost import quickstart_steps
 from sfumato.studies.grids import PAPER_FORM, StudyPlan, points_of, setting_text
+from sfumato.studies.measures.registry import measure_named
 from sfumato.studies.page.agreement import agreement_figures, verdict_tables
 from sfumato.studies.page.matrices import pairs_in_words
 from sfumato.studies.page.panel_data import PanelData
@@ -192,6 +193,8 @@ def _grid_sentence(plan: StudyPlan, name: str) -> str:
     listed = "; ".join(axes)
     specs = text.how_many(len(points_of(plan.axes(name))), "spec")
     seeds = text.how_many(plan.seeds_of(name), "seed")
+    timed = any(measure_named(measure)[0].is_timed for measure in plan.measures(name))
     how = f"trained with {seeds} each" if plan.study.grids[name].trains else "accounted for, not trained"
+    how = f"timed {text.how_many(plan.seeds_of(name), 'time')} each, not trained" if timed else how
     grid = f"Grid {name}: " if len(plan.study.grids) > 1 else ""
     return f"{grid}{specs}, {how}{f' ({listed})' if axes else ''}."

@@ -13,7 +13,6 @@ from sfumato.report import formatting as text
 from sfumato.report.figures.figure import (
     ALL_RED,
     EPSILON_COLOURS,
-    EPSILON_SCALE,
     Figure,
     Json,
     epsilon_shade,
@@ -27,6 +26,11 @@ from sfumato.studies.page.tables import with_heading
 
 MOST_WRITTEN = 12
 """Workers of a matrix with a number in every cell."""
+_LINEAR = 10.0  # the largest ε over the smallest, below which their colours are not logarithmic
+_UNDER_DIGITS: list[tuple[float, str]] = [
+    (0.0, "#EFF5FB"),
+    (1.0, "#7FB8E0"),
+]  # dark digits are read on all of it
 _MOST_IN_TABLE = 4  # workers whose pairs are a table and no heatmaps
 _SERIES = {EXACT: "rigorous ε", RELEASES: "releases", COUNTED: "releases by Theorem 1"}
 
@@ -55,7 +59,7 @@ def axis_heatmap(data: PanelData) -> Figure:
     trace: Json = {
         "type": "heatmap", "z": z, "text": cells, "texttemplate": "%{text}", "xgap": 2, "ygap": 2,
         "x": [setting_text(s) for s in across.settings], "y": [setting_text(s) for s in down.settings],
-        "colorscale": EPSILON_SCALE, "hoverinfo": "skip",
+        "colorscale": _UNDER_DIGITS, "hoverinfo": "skip",
         "colorbar": {"thickness": 12, "outlinewidth": 0, "title": {"text": text.plotly_label(data.title)}},
     }  # fmt: skip
     layout: Json = {
@@ -64,12 +68,9 @@ def axis_heatmap(data: PanelData) -> Figure:
         "xaxis": {"type": "category", "title": {"text": text.plotly_label(across.words)}, "showgrid": False},
         "yaxis": {"type": "category", "title": {"text": text.plotly_label(down.words)}, "showgrid": False},
     }
-    seeds = data.rows["seed"].nunique()
-    shown = (
-        f"Mean of {text.how_many(seeds, 'seed')} ± half of its 95 % interval." if seeds > 1 else "One seed."
-    )
+    shown = f"{data.means_in_words}{' ± half of its 95 % interval' if data.seeds > 1 else ''}."
     if measure_named(measure)[0].is_epsilon:
-        shown = "The largest ε over the seeds." if seeds > 1 else ""
+        shown = "The largest ε over the seeds." if data.seeds > 1 else ""
     caption = " ".join(filter(None, (text.sentence(panel.about) if panel.about else "", shown)))
     return Figure(
         panel.title, caption, f"{panel.title}. {caption}", [trace], layout, kind="heatmap", min_width=420
@@ -144,11 +145,39 @@ class _Matrix:
         """A value as text: a count as it is, an ε rounded up."""
         return text.number(value) if self.is_count else text.epsilon(value)
 
+    @property
+    def finite(self) -> FloatArray:
+        """The values of all pairs that have a finite one."""
+        return np.asarray(self.values[np.isfinite(self.values)])
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether colours stand for the values themselves, and not for their logarithms.
+
+        They do for counts, and for ε that include 0 or are within a factor of `_LINEAR`.
+        """
+        if self.is_count or not len(self.finite):
+            return self.is_count
+        low, high = float(self.finite.min()), float(self.finite.max())
+        return low == 0 or high < _LINEAR * low
+
+    @property
+    def scale(self) -> Json:
+        """Plotly's ends, colours and colour bar of a linear scale: counts from 0, ε from the least one."""
+        low, high = float(self.finite.min()), float(self.finite.max())
+        bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "releases" if self.is_count else "ε"}}
+        if self.is_count:
+            ticks = sorted(set(self.finite.tolist()))
+            return {"zmin": 0.0, "zmax": high or 1.0, "colorbar": bar | {"tickvals": ticks}}
+        ticks = [low, (low + high) / 2, high]
+        words = [text.number(tick, 3) for tick in ticks]
+        return {"zmin": low, "zmax": high, "colorbar": bar | {"tickvals": ticks, "ticktext": words}}
+
     def _shade(self, value: float) -> float:
-        """The place of a value on the colour scale: of a count as it is; 1 for ∞, which has one colour."""
+        """The place of a value on the colour scale; 1 for ∞, which has one colour."""
         if math.isinf(value):
             return 1.0
-        return value if self.is_count else round(epsilon_shade(value), 4)
+        return value if self.is_linear else round(epsilon_shade(value), 4)
 
     def shown(self, mask: npt.NDArray[np.bool_]) -> Json:
         """A Plotly trace of a heatmap that shows the cells where ``mask`` ``[W, W]`` is set, others empty."""
@@ -217,13 +246,11 @@ def _pair_table(data: PanelData, matrices: Sequence[_Matrix]) -> str:
 def _workers(data: PanelData, matrix: _Matrix) -> Figure:
     """The heatmap of one series; of at most `MOST_WRITTEN` workers with numbers in the cells, ∞ in red."""
     values, count = matrix.values, len(matrix.values)
-    finite = values[np.isfinite(values)]
+    finite = matrix.finite
     none, without = int(np.isnan(values).sum()) - count, int(np.isinf(values).sum())
     traces = [matrix.shown(np.isfinite(values)) | EPSILON_COLOURS]
-    if matrix.is_count and len(finite):
-        bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "releases"}}
-        traces[0]["colorbar"] = bar | {"tickvals": sorted(set(finite.tolist()))}
-        traces[0] |= {"zmin": 0.0, "zmax": float(finite.max()) or 1.0}
+    if matrix.is_linear and len(finite):
+        traces[0] |= matrix.scale
     if count <= MOST_WRITTEN:
         traces[0] |= {"texttemplate": "%{text}", "textfont": {"size": 15}}
     if without:

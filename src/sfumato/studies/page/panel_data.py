@@ -9,12 +9,13 @@ from typing import Any, cast
 
 import pandas as pd
 
+from sfumato.report import formatting as text
 from sfumato.report.results.series import Mean, mean
 from sfumato.rounding import upper_bound
 from sfumato.studies.best_point import best_point
-from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
+from sfumato.studies.grids import StudyPlan, StudyPoint, named_setting, points_of
 from sfumato.studies.measures.base import SPREAD
-from sfumato.studies.measures.registry import measure_named, title_of_measure
+from sfumato.studies.measures.registry import PERCENTAGE_POINTS, Measure, measure_named
 from sfumato.studies.observations import last_by_seed
 from sfumato.studies.page.numbers import with_half_width
 from sfumato.studies.study import Best, Panel, PaperValue, StudyAxis
@@ -29,8 +30,9 @@ class PanelData:
         panel: of it.
         name: of its grid.
         axes: of the grid, with the values of this form.
-        points: of the grid that the panel's ``where`` selects.
-        rows: of these points and the panel's measures.
+        points: of the grid that the panel's ``where`` selects; without those that a ``minus`` subtracts.
+        rows: of the grid's points that ``where`` selects, and of those that are subtracted, of the panel's
+            measures.
     """
 
     plan: StudyPlan
@@ -49,9 +51,12 @@ class PanelData:
         name = plan.study.grid_name(panel.grid)
         axes = plan.axes(name)
         points = tuple(point for point in points_of(axes) if point.matches(panel.where))
+        subtracted = [p for p in points_of(axes) if panel.minus and p.matches({**panel.where, **panel.minus})]
+        if panel.minus:
+            points = tuple(point for point in points if not point.matches(panel.minus))
         measures = [*panel.measures, panel.measure_of_x([axis.name for axis in axes])]
         chosen = (table["grid"] == name) & table["measure"].isin(measures)
-        chosen &= table["point"].isin([point.folder_name for point in points])
+        chosen &= table["point"].isin([point.folder_name for point in (*points, *subtracted)])
         if panel.series:
             kept = [*panel.series, *(name + SPREAD for name in panel.series)]
             chosen &= table["series"].isin(kept) | (table["measure"] == measures[-1])
@@ -65,8 +70,45 @@ class PanelData:
 
     @property
     def title(self) -> str:
-        """The title of the panel's first measure, with its unit."""
-        return title_of_measure(self.panel.measures[0])
+        """The title of the panel's first measure, with its unit; of differences, with what is subtracted."""
+        title = self.title_of(self.panel.measures[0])
+        if not self.panel.minus:
+            return title
+        named = [(self.axis(name), setting) for name, setting in self.panel.minus.items()]
+        whose = ", ".join(named_setting(axis, setting) for axis, setting in named if axis is not None)
+        what = title.removesuffix(", %") if self._first.unit == PERCENTAGE_POINTS else title
+        return f"{what} less that of {whose}{', points' if self._first.unit == PERCENTAGE_POINTS else ''}"
+
+    def title_of(self, measure: str) -> str:
+        """The title of a measure, with its unit."""
+        return self.plan.study.title_of(measure)
+
+    @property
+    def _first(self) -> Measure:
+        """The panel's first measure."""
+        return measure_named(self.panel.measures[0])[0]
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether all measures of the panel follow from specs, without training and without timing."""
+        return all(measure_named(measure)[0].is_exact for measure in self.panel.measures)
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds of its rows."""
+        return int(self.rows["seed"].nunique())
+
+    @property
+    def means_in_words(self) -> str:
+        """What its values are means of, such as ``Mean of 5 seeds``, or that there is one, or none is needed.
+
+        Times of one spec are repetitions, not seeds.
+        """
+        timed = any(measure_named(measure)[0].is_timed for measure in self.panel.measures)
+        noun = "repetition" if timed else "seed"
+        if self.seeds > 1:
+            return f"Mean of {text.how_many(self.seeds, noun)}"
+        return "Computed without training" if self.is_computed else f"One {noun}"
 
     @property
     def measure_of_x(self) -> str:
@@ -77,7 +119,7 @@ class PanelData:
     def title_of_x(self) -> str:
         """The title of the x axis: of its measure, its axis, or rounds."""
         if self.measure_of_x:
-            return title_of_measure(self.measure_of_x)
+            return self.title_of(self.measure_of_x)
         axis = self.axis(self.panel.x)
         return self.plan.study.round_name if axis is None else axis.words
 
@@ -94,12 +136,18 @@ class PanelData:
         """The mean over seeds of ``measure`` and ``series`` at a point; ``None`` if it was not measured.
 
         Of a measure over rounds it is that of the last round. Of ε it is the largest over seeds. NaN where a
-        seed has no value, as it never reached an accuracy: those that did are not like all.
+        seed has no value, as it never reached an accuracy: those that did are not like all. In a panel with
+        ``minus`` it is the mean of the seeds' differences; ``None`` where a term was not measured.
         """
         chosen = self._of(point, measure, series)
         if not len(chosen):
             return None
         last = last_by_seed(chosen)
+        if self.panel.minus and measure != self.measure_of_x:
+            other = self._of(point.with_settings(self.panel.minus, points_of(self.axes)), measure, series)
+            if not len(other):
+                return None
+            last = last.sub(last_by_seed(other))
         if last.isna().any():
             return Mean(math.nan, math.nan)
         if measure_named(measure)[0].is_epsilon:
@@ -128,6 +176,8 @@ class PanelData:
         study = self.plan.study
         for value in study.values:
             if value.measure != measure or study.grid_name(value.grid) != self.name:
+                continue
+            if value.minus != self.panel.minus:
                 continue
             for point in self.points:
                 if point.matches(value.where):

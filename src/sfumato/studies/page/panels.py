@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sfumato.report.figures.figure import Figure
-from sfumato.studies.page.curves import bar_figure, line_figure
+from sfumato.studies.page.curves import grouped_figure, line_figure
 from sfumato.studies.page.matrices import axis_heatmap, worker_heatmaps
 from sfumato.studies.page.panel_data import PanelData
 
@@ -13,8 +13,8 @@ def figures_of(data: PanelData) -> list[Figure]:
     match data.panel.kind:
         case "lines":
             return [line_figure(data)]
-        case "bars":
-            return [bar_figure(data)]
+        case "bars" | "dots":
+            return [grouped_figure(data)]
         case "heatmap":
             return [axis_heatmap(data)]
         case _:
