@@ -134,7 +134,28 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda s: s["panels"][0].update(grid="mian"), "must be one of main (did you mean 'main'?)"),
     "nothing expected": (lambda s: s["statements"][0].pop("expect"), "expect: is required beside value"),
     "an expectation of nothing": (
-        lambda s: s["statements"][0].update(expect={}), "needs at_least, at_most, or about and within"),
+        lambda s: s["statements"][0].update(expect={}),
+        "needs at_least, at_most, about and within, or infinite"),
+    "an expectation of ∞ and a number": (
+        lambda s: s["statements"][0].update(expect={"infinite": True, "at_least": 1}),
+        "expect.infinite: got True; goes with nothing else"),
+    "a best point less another": (
+        lambda s: s["statements"][0]["value"].update(best="highest", minus={"z": 2.0}),
+        "minus: goes without best"),
+    "a difference from a setting that is none": (
+        lambda s: s["statements"][0]["value"].update(minus={"z": 7}), "value.minus.z: got 7; must be one of"),
+    "lines of differences": (
+        lambda s: s["panels"][0].update(minus={"z": 1.0}), "panels[0].minus: goes with bars and dots only"),
+    "a panel's difference from no axis": (
+        lambda s: s["panels"][0].update(kind="dots", minus={"zz": 1.0}), "panels[0].minus.zz: is no axis"),
+    "ends of an axis that descend": (
+        lambda s: s["panels"][0].update(y_range=[3, 1]),
+        "panels[0].y_range: got [3.0, 1.0]; must be two ascending"),
+    "ends of a logarithmic axis": (
+        lambda s: s["panels"][0].update(y_range=[1, 3], log=True),
+        "y_range: got [1.0, 3.0]; goes without log"),
+    "a title of what is not shown": (
+        lambda s: s.update(titles={"energy": "J"}), "titles.energy: is a measure of no panel"),
     "ends the wrong way": (
         lambda s: s["statements"][0].update(expect={"at_least": 2, "at_most": 1}), "not be below at_least"),
     "about without within": (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from test_study_files import tiny, written
+from test_study_files import SPEC, tiny, written
 
 from sfumato.privacy.claim import Claim
 from sfumato.studies.grids import StudyPlan, points_of
@@ -20,15 +20,15 @@ from sfumato.studies.measures.accounts import claimed_epsilon
 from sfumato.studies.measures.base import PointFolder
 from sfumato.studies.measures.registry import title_of_measure
 from sfumato.studies.page.agreement import agreement_figures, verdict_tables
-from sfumato.studies.page.curves import bar_figure, line_figure
+from sfumato.studies.page.curves import grouped_figure, line_figure
 from sfumato.studies.page.document import write_study_page
-from sfumato.studies.page.matrices import axis_heatmap
+from sfumato.studies.page.matrices import axis_heatmap, worker_heatmaps
 from sfumato.studies.page.numbers import with_half_width
 from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.page.tables import measure_table
 from sfumato.studies.result import StudyResult
 from sfumato.studies.study import OWN_QUESTION
-from sfumato.studies.verdicts import judge_statements
+from sfumato.studies.verdicts import Outcome, StatementVerdict, judge_statements
 
 Values = Mapping[tuple[str, str], list[float]]
 """(case of trust, measure): one value a seed, of every point with that case."""
@@ -106,11 +106,15 @@ def test_dots_stand_over_diamonds_which_are_not_called_the_papers(tmp_path: Path
 
 
 @pytest.mark.parametrize(("value", "half", "text"), [
-    (5_939_000.0, 606_908.0, "5.939e6 ± 0.61e6"), (4.599e7, 3e6, "4.599e7 ± 0.3e7"),
+    (5_939_000.0, 606_908.0, "5.94e6 ± 0.61e6"), (4.599e7, 3e6, "4.60e7 ± 0.30e7"),
     (1.527e6, 2e-10, "1.527e6"), (594_123.0, 60_691.0, "594,123 ± 60,691"), (80.5, 1.234, "80.5 ± 1.2"),
-    (0.0, 0.3, "0 ± 0.3"), (80.5, math.nan, "80.5"), (80.5, 0.0, "80.5"), (-3.0, 0.5, "-3 ± 0.5"),
+    (0.0, 0.3, "0.00 ± 0.30"), (80.5, math.nan, "80.5"), (80.5, 0.0, "80.5"), (-3.0, 0.5, "-3.00 ± 0.50"),
+    (-0.0202, 2.51, "0.0 ± 2.5"), (0.5556, 1.49, "0.6 ± 1.5"), (46.1, 14.7, "46 ± 15"),
+    (0.012, 1e-6, "0.012 ± 1e-6"),
 ])  # fmt: skip
-def test_half_an_interval_has_the_power_of_ten_of_its_value(value: float, half: float, text: str) -> None:
+def test_a_value_ends_with_the_decimal_and_the_power_of_ten_of_its_interval(
+    value: float, half: float, text: str
+) -> None:
     assert with_half_width(value, half) == text
 
 
@@ -151,7 +155,7 @@ def test_a_mean_of_those_seeds_that_reached_an_accuracy_is_none_of_all(tmp_path:
     panels = [BARS | {"measures": [measure]}, {"kind": "table", "title": "B", "measures": [measure]}]
     plan = planned(tmp_path, panels=panels, values=[], statements=[])
     values = {("all", measure): [45.0, math.nan], ("none", measure): [50.0, 52.0]}
-    figure = bar_figure(shown(plan, values))
+    figure = grouped_figure(shown(plan, values))
     assert [trace["x"] for trace in figure.data] == [["none"]]
     assert figure.layout["xaxis"]["categoryarray"] == ["none", "all"]  # it keeps its place
     assert figure.layout["xaxis"]["range"] == [-0.5, 1.5]
@@ -164,20 +168,20 @@ def test_what_never_reaches_an_accuracy_is_named_once(tmp_path: Path) -> None:
     panels = [BARS | {"measures": [measure], "x": "z", "lines": "trust", "where": {}}]
     plan = planned(tmp_path, panels=panels, values=[], statements=[])
     values = {("all", measure): [45.0, math.nan], ("none", measure): [50.0, 52.0]}
-    caption = bar_figure(shown(plan, values)).caption
+    caption = grouped_figure(shown(plan, values)).caption
     assert caption.endswith("so not drawn: all.")  # at both z
     table = table_of(plan, values)
     first = plan.study.panels[0]
     best = next(p.folder_name for p in points_of(plan.axes("main")) if p.matches({"z": 1.0, "trust": "all"}))
     table.loc[table["point"] == best, "value"] = 45.0
-    assert bar_figure(PanelData.of(plan, first, table)).caption.endswith("so not drawn: all, 2.")
+    assert grouped_figure(PanelData.of(plan, first, table)).caption.endswith("so not drawn: all, 2.")
 
 
 @pytest.mark.parametrize(("kind", "marks"), [("lines", "Bars"), ("bars", "Whiskers")])
 def test_captions_name_the_marks_that_are_drawn(kind: str, marks: str, tmp_path: Path) -> None:
     plan = planned(tmp_path, panels=[BARS | {"kind": kind, "x": "z", "where": {"trust": "all"}}])
     data = shown(plan, ACCURACIES)
-    figure = line_figure(data) if kind == "lines" else bar_figure(data)
+    figure = line_figure(data) if kind == "lines" else grouped_figure(data)
     assert f"Mean of 2 seeds. {marks}: 95 % intervals." in figure.caption
 
 
@@ -260,3 +264,107 @@ def test_claims_towards_single_devices_are_found_by_their_kind(tmp_path: Path) -
         for observer in ("device", "device:1", "cloud", "dev")
     }
     assert found == {"device": [61.6], "device:1": [35.8], "cloud": [90.0], "dev": []}
+
+
+ABOVE_NONE = BARS | {"kind": "dots", "minus": {"trust": "none"}}
+
+
+def test_a_panel_of_differences_subtracts_a_setting_seed_by_seed(tmp_path: Path) -> None:
+    stated = {"value": 19, "place": "Fig. 0", "measure": "accuracy", "where": {"trust": "all"}}
+    plan = planned(
+        tmp_path, panels=[ABOVE_NONE], values=[stated, stated | {"value": 18, "minus": {"trust": "none"}}]
+    )
+    figure = grouped_figure(shown(plan, {**ACCURACIES, ("none", "accuracy"): [60.0, 63.0]}))
+    assert figure.layout["yaxis"]["title"]["text"] == "test accuracy less that of none, points"
+    assert figure.data[0]["x"] == ["all"]  # not the setting itself
+    assert figure.data[0]["y"] == [19.0]
+    assert figure.data[0]["error_y"]["array"][0] == pytest.approx(
+        12.7062, rel=1e-4
+    )  # of 20 and 18, t = 12.71
+    assert figure.data[0]["mode"] == "markers"
+    assert figure.layout["yaxis"]["rangemode"] == "normal"
+    assert figure.data[1]["y"] == [18]  # the value of the accuracy itself is none of this panel
+
+
+def test_a_difference_without_its_other_term_is_not_drawn(tmp_path: Path) -> None:
+    plan = planned(tmp_path, panels=[ABOVE_NONE], values=[], statements=[])
+    figure = grouped_figure(shown(plan, {("all", "accuracy"): [80.0, 81.0]}))
+    assert not figure.data
+
+
+def test_titles_and_ends_of_a_study_stand_on_axes_and_in_heads(tmp_path: Path) -> None:
+    table = {"kind": "table", "title": "B", "measures": ["accuracy"]}
+    titles = {"accuracy": "accuracy on all digits, %"}
+    plan = planned(tmp_path, panels=[BARS | {"y_range": [0, 90]}, table], titles=titles)
+    axis = grouped_figure(shown(plan, ACCURACIES)).layout["yaxis"]
+    assert axis["title"]["text"] == "accuracy on all digits, %"
+    assert axis["range"] == [0, 90]
+    assert ">accuracy on all digits, %</th>" in measure_table(shown(plan, ACCURACIES, 1))
+
+
+def test_what_follows_from_a_spec_has_no_seed(tmp_path: Path) -> None:
+    panels = [{"kind": "table", "title": "A", "measures": [one]} for one in ("epsilon:cloud", "accuracy")]
+    plan = planned(tmp_path, panels=panels, values=[], statements=[])
+    values = {(trust, one): [2.0] for trust in ("all", "none") for one in ("epsilon:cloud", "accuracy")}
+    computed, one_seed = (measure_table(shown(plan, values, number)) for number in (0, 1))
+    assert "<caption>Computed without training; ε are rounded up</caption>" in computed
+    assert "<caption>One seed</caption>" in one_seed
+
+
+def test_a_long_table_is_folded(tmp_path: Path) -> None:
+    axes = [{"name": "z", "key": "privacy.noise.multiplier", "values": [1.0 + i for i in range(25)]}]
+    grid = {"main": {"spec": SPEC, "over": axes}}
+    for count, is_folded in ((24, False), (25, True)):
+        panel = {"kind": "table", "title": "A", "measures": ["accuracy"]}
+        panel |= {"where": {"z": [1.0 + i for i in range(count)]}}
+        plan = planned(tmp_path, grids=grid, panels=[panel], values=[], statements=[])
+        rows = [
+            {"grid": "main", "point": point.folder_name, "seed": 0, "measure": "accuracy", "series": "",
+             "at": math.nan, "unit": -1, "observer": -1, "value": 50.0}
+            for point in points_of(plan.axes("main"))
+        ]  # fmt: skip
+        shown_table = measure_table(PanelData.of(plan, plan.study.panels[0], pd.DataFrame(rows)))
+        assert ("<details><summary>Show all 25 rows</summary>" in shown_table) is is_folded
+
+
+def test_a_row_far_beyond_the_others_does_not_set_the_scale(tmp_path: Path) -> None:
+    """Of -40, -36 and 85,000 % the last one is a triangle at the end of the scale, with its value."""
+    plan = planned(tmp_path)
+    statement = plan.study.statements[0]
+    values = (-40.0, -36.0, 85_000.0)
+    verdicts = [
+        StatementVerdict(statement, Outcome.AGREES, "agrees.", one, one, one, unit="%", is_change=True)
+        for one in values
+    ]
+    figure = agreement_figures(verdicts)[0]
+    low, high = figure.layout["xaxis"]["range"]
+    assert -50 < low < -40
+    assert 0 < high < 10
+    assert [trace["x"] for trace in figure.data if trace.get("name") == "here: agrees"] == [[-40.0, -36.0]]
+    triangle = figure.data[-1]
+    assert triangle["x"] == [high]
+    assert triangle["text"] == ["85,000 %"]
+    assert figure.caption.startswith("Dots: computed. ")
+    assert figure.caption.endswith(" Triangles: beyond the scale, with their value.")
+    two = agreement_figures(verdicts[1:])[0]
+    assert two.layout["xaxis"]["range"][1] > 85_000  # of two rows both stay
+
+
+def test_heatmaps_of_workers_have_linear_colours_unless_epsilon_spans_decades(tmp_path: Path) -> None:
+    panel = {"kind": "pairs", "title": "A", "measures": ["pairs"], "where": {"z": 1.0, "trust": "all"}}
+    plan = planned(tmp_path, panels=[panel], values=[], statements=[])
+    point = next(p for p in points_of(plan.axes("main")) if p.matches({"z": 1.0, "trust": "all"}))
+    for values, ends in (
+        ((17.0, 62.0), (17.0, 62.0)),
+        ((0.0, 62.0), (0.0, 62.0)),
+        ((0.2, 62.0), (-1.0, 2.0)),
+    ):
+        pairs = [(unit, observer) for unit in range(5) for observer in range(5) if unit != observer]
+        rows = [
+            {"grid": "main", "point": point.folder_name, "seed": 0, "measure": "pairs", "series": "rigorous",
+             "at": math.nan, "unit": unit, "observer": observer, "value": values[unit % 2]}
+            for unit, observer in pairs
+        ]  # fmt: skip
+        trace = worker_heatmaps(PanelData.of(plan, plan.study.panels[0], pd.DataFrame(rows)))[0].data[0]
+        assert (trace["zmin"], trace["zmax"]) == ends
+        assert trace["z"][1][0] == pytest.approx(62.0 if ends[0] >= 0 else math.log10(62.0), abs=1e-4)

@@ -115,7 +115,7 @@ def test_a_seed_without_a_value_leaves_the_statement_open(tmp_path: Path) -> Non
         assert found.outcome is Outcome.NOT_JUDGED
         assert found.words == "not judged: not every seed has a value."
         assert measured_text(found) == "–"  # the mean of two seeds is not that of three
-        assert expected_text(found) == "at least 0 points"
+        assert expected_text(found) == "at least 0 %"
 
 
 def test_a_shortened_study_decides_nothing(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_direction_shows_the_values_along_its_axis(tmp_path: Path) -> None:
     assert measured_text(found) == "46.33, 0.3001"  # rounded up
     along["measure"] = "accuracy"
     found = judged(tmp_path, {"falls": along}, {1.0: [90.0, 91.0], 2.0: [80.0, 81.0]})
-    assert measured_text(found) == "90.5, 80.5 points"
+    assert measured_text(found) == "90.5, 80.5 %"
 
 
 def best(which: str) -> dict[str, Any]:
@@ -225,3 +225,35 @@ def test_nothing_is_the_best_where_a_run_is_missing(tmp_path: Path) -> None:
     values = {1.0: [9.0, 10.0, 11.0], 2.0: [1.0, 1.0]}
     found = judged(tmp_path, {"value": best("highest"), "expect": {"at_least": 5}}, values, seeds=3)
     assert found.outcome is Outcome.NOT_JUDGED
+
+
+def test_two_differences_are_compared_seed_by_seed(tmp_path: Path) -> None:
+    """What z = 2 loses against z = 1, less what z = 1 loses against itself, which is nothing."""
+    loss = {**term(HIGH), "minus": {"z": 1.0}}
+    none = {**term(LOW), "minus": {"z": 1.0}}
+    values = {1.0: [90.0, 80.0, 70.0], 2.0: [85.0, 75.1, 64.9]}
+    found = judged(tmp_path, {"value": loss, "minus": none, "expect": {"at_most": -4}}, values)
+    assert found.outcome is Outcome.AGREES
+    assert found.value == pytest.approx(-5.0)
+    assert found.low == pytest.approx(
+        -5.0 - 4.303 * 0.1 / 3**0.5, abs=1e-3
+    )  # not of the spread of accuracies
+    assert measured_text(found) == "−5.00 ± 0.25 points"
+
+
+def test_the_two_compared_values_stand_behind_their_difference(tmp_path: Path) -> None:
+    statement = {"value": term(HIGH), "minus": term(LOW), "expect": {"at_least": 0}}
+    found = judged(tmp_path, statement, {1.0: [90.0, 80.0], 2.0: [85.0, 75.2]})
+    assert measured_text(found) == "−4.9 ± 1.3 points (80.1 against 85)"
+    change = {"value": term(HIGH, "epsilon:cloud"), "relative_to": term(LOW, "epsilon:cloud")}
+    both = {1.0: [2.00001], 2.0: [3.0]}
+    found = judged(tmp_path, change | {"expect": {"at_least": 0}}, both, measure="epsilon:cloud")
+    assert measured_text(found) == "50 % (3 against 2.001)"  # ε are rounded up
+
+
+@pytest.mark.parametrize(("value", "outcome"), [(math.inf, Outcome.AGREES), (1e300, Outcome.DIFFERS)])
+def test_no_guarantee_can_be_what_is_expected(value: float, outcome: Outcome, tmp_path: Path) -> None:
+    statement = {"value": term(LOW, "epsilon:cloud"), "expect": {"infinite": True}}
+    found = judged(tmp_path, statement, {1.0: [value]}, measure="epsilon:cloud")
+    assert found.outcome is outcome
+    assert expected_text(found) == "∞ (no guarantee)"

@@ -45,9 +45,7 @@ def _of_titles(study: Study) -> Iterator[Refused]:
     shown = {name for panel in study.panels for name in (*panel.measures, panel.x)}
     for name in study.titles:
         if name not in shown:
-            yield Refused(
-                f"titles.{name}", None, "is no measure of a panel; titles stand on axes and in tables"
-            )
+            yield Refused(f"titles.{name}", None, "is a measure of no panel; titles are those of panels")
 
 
 def _of_forms(study: Study) -> Iterator[Refused]:

@@ -105,10 +105,10 @@ def _ends(one: StatementVerdict) -> list[float]:
 def _within_scale(shown: Sequence[StatementVerdict]) -> list[StatementVerdict]:
     """Those of ``shown`` that decide the scale: without single ones that are `_BEYOND` times as far out.
 
-    At most a third is left out.
+    At most a third is left out, and two stay.
     """
     inside = sorted(shown, key=lambda one: max(map(abs, _ends(one))))
-    while len(inside) > max(1, 2 * len(shown) // 3):
+    while len(inside) > max(2, 2 * len(shown) // 3):
         far, next_far = (max(map(abs, _ends(one))) for one in (inside[-1], inside[-2]))
         if far <= _BEYOND * next_far or not next_far:
             break
