@@ -274,7 +274,8 @@ def test_a_panel_of_differences_subtracts_a_setting_seed_by_seed(tmp_path: Path)
     plan = planned(
         tmp_path, panels=[ABOVE_NONE], values=[stated, stated | {"value": 18, "minus": {"trust": "none"}}]
     )
-    figure = grouped_figure(shown(plan, {**ACCURACIES, ("none", "accuracy"): [60.0, 63.0]}))
+    values: Values = {**ACCURACIES, ("none", "accuracy"): [60.0, 63.0]}
+    figure = grouped_figure(shown(plan, values))
     assert figure.layout["yaxis"]["title"]["text"] == "test accuracy less that of none, points"
     assert figure.data[0]["x"] == ["all"]  # not the setting itself
     assert figure.data[0]["y"] == [19.0]
