@@ -61,6 +61,17 @@ def by_round(folder: PointFolder, column: str) -> Measurements:
     return [Measurement(value, at=float(at)) for at, value in zip(measured.index, measured, strict=True)]
 
 
+def changes_in_percent(folder: PointFolder, column: str) -> Measurements:
+    """The standard deviation of changes of ``column`` of the metrics, a share, in percentage points.
+
+    A change is from one measured value to the next; the changes are those of the second half of the rounds.
+    NaN if there are fewer than two.
+    """
+    measured = metric_by_round(folder.run, column).dropna()
+    late = measured[measured.index >= measured.index.max() / 2]
+    return _one(100 * float(late.diff().std()))
+
+
 def total_until(folder: PointFolder, column: str, level: str) -> Measurements:
     """The sum of a column up to the first evaluated round with an accuracy of ``level`` or more; else NaN.
 

@@ -50,6 +50,7 @@ MEASURES: dict[str, Measure] = {
     "loss": Measure("test loss"),
     "accuracy_by_round": Measure("test accuracy, %", unit=PERCENTAGE_POINTS, has_several=True),
     "loss_by_round": Measure("test loss", has_several=True),
+    "volatility": Measure("standard deviation of changes of accuracy, points", unit=PERCENTAGE_POINTS),
     "train_loss": Measure("training loss"),
     "train_loss_by_round": Measure("training loss", has_several=True),
     "worst_decile": Measure("accuracy of the worst tenth, %", unit=PERCENTAGE_POINTS),
@@ -60,6 +61,7 @@ MEASURES: dict[str, Measure] = {
     "delay_to": Measure("delay until the accuracy, s", takes_argument=True),
     "channel_uses": Measure("uses of the channel"),
     "clip_fraction": Measure("clipped messages, %"),
+    "interval_by_round": Measure("τ, local steps", has_several=True),
     "mean_interval": Measure("mean τ, local steps"),
     "mean_trusted": Measure("mean s, trusted edges"),
     "mean_untrusted": Measure("mean s, untrusted edges"),
@@ -84,7 +86,8 @@ MEASURES: dict[str, Measure] = {
 
 ``epsilon:OBSERVER`` watches that kind of observer. ``claimed:TEXT@OBSERVER`` and ``rigorous:TEXT@OBSERVER``
 are about the claims whose source contains the text. ``energy_to:0.75`` and ``delay_to:0.75``: until the first
-evaluated round with that accuracy. ``pwp:1`` and ``pwp:2``: the threat model of the DP-OGL paper.
+evaluated round with that accuracy. ``volatility``: of changes from one evaluation to the next in the second
+half of the rounds. ``pwp:1`` and ``pwp:2``: the threat model of the DP-OGL paper.
 ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term and the constants of the loss.
 ``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
 ``aggregation_seconds``, ``aggregation_megabytes`` and ``election_seconds``: of one round, in all zones.
