@@ -354,8 +354,9 @@ def test_the_three_workers_are_told_with_their_noise_and_delta() -> None:
     assert "participation" not in loaded.grids["examples"].spec["training"]
     rounds = [case["training.rounds"] for case in loaded.grids["examples"].over[0].cases.values()]
     assert rounds == [3, 3, 4]
-    assert "Examples 1 and 2 are seen at t = 4, after three epochs, Example 3 after four." in loaded.intro
+    assert "Examples 1 and 2 are at the paper's t = 4, after three epochs." in loaded.unstated
+    assert "Example 3 has t = 4 in the paper, too; it is computed here at t = 5" in loaded.unstated
     theorem = next(one for one in loaded.statements if one.place == "Theorem 1, (17)")
     assert theorem.expect is not None
     assert (theorem.expect.about, theorem.value.series if theorem.value else "") == (0, "releases")
-    assert "0 in place of 2 by Theorem 1, (17), which promises too much" in loaded.found
+    assert "is charged 0 by Theorem 1, so ε = 0, and 2, rightly, in (26)" in loaded.found

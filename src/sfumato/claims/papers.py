@@ -31,8 +31,10 @@ PLACES = {
     "divergence of the sampled Gaussian.",
     "2π²α/σ²": "DP-OGL, Theorem 1 as in its text: each release that it counts is charged a Rényi divergence "
     "of 2π²α/σ² at order α, with noise σ and a worker's probability π of taking part.",
-    "(26)": "DP-OGL, equation (26): it says how many releases the pairs of workers in Example 2 are charged.",
-    "(27)": "DP-OGL, equation (27): the ε of Example 3 is that of one release.",
+    "(26)": "DP-OGL, equation (26): in Example 2, with ε that of one release, worker 1 has 3ε towards "
+    "worker 2 and 2εμ towards 3, worker 2 has 5ε towards both, worker 3 has 2εμ towards 1 and 3ε towards 2.",
+    "(27)": "DP-OGL, equation (27): in Example 3 the ε of worker 1 towards worker 3, and of 3 towards 1, is "
+    "that of one release.",
     "Thm. 2": "DP-OGL, Theorem 2: ε is smaller for groups in a string, by factors for the groups between.",
     "Thm. 3": "PFELS, Theorem 3: the paper bounds the power of the signal so that, it says, each round has "
     "the stated ε.",

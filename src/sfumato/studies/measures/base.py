@@ -21,7 +21,7 @@ class Measurement:
 
     Attributes:
         value: in the measure's unit; infinite for an ε without a guarantee.
-        series: tells several values of one measure apart, such as ``exact`` and ``claimed``.
+        series: tells several values of one measure apart, such as ``rigorous`` and ``claimed``.
         at: round or epoch; NaN for a value of the whole run.
         unit: of pairs of workers, the worker that an ε is about; else -1.
         observer: of pairs of workers, the worker that observes; else -1.

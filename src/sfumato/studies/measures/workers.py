@@ -1,9 +1,9 @@
 """Overlapping groups: ε of every worker towards every other, and per-worker privacy (PwP) over epochs.
 
-``exact`` is the account's own figure. Theorem 1 of the DP-OGL paper is composed in three ways: its figures
-take Opacus's Rényi divergences, and its text does not say whether ε is read before or after the conversion at
-δ: ``claimed`` is after it, ``claimed, Rényi`` before it, at the best order of the conversion. The theorem's
-own 2π²α/σ² is the third.
+``rigorous`` is the account's own ε, the least that it proves. Theorem 1 of the DP-OGL paper is composed in
+three ways: its figures take Opacus's Rényi divergences, and its text does not say whether ε is read before or
+after the conversion at δ: ``claimed`` is after it, ``claimed, Rényi`` before it, at the best order of the
+conversion. The theorem's own 2π²α/σ² is the third.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from sfumato.schedule.resolve.groups import resolve_groups
 from sfumato.spec.document import Spec
 from sfumato.studies.measures.base import SPREAD, Measurement, Measurements
 
-EXACT, CLAIMED, BEFORE, TEXT = "exact", "claimed", "claimed, Rényi", "claimed, 2π²α/σ²"
+RIGOROUS, CLAIMED, BEFORE, TEXT = "rigorous", "claimed", "claimed, Rényi", "claimed, 2π²α/σ²"
 RELEASES, COUNTED = "releases", "releases by the paper's count"
 PAPERS_OWN = (CLAIMED, BEFORE, TEXT, COUNTED)
-"""The series that are computed by the paper's formulas; `EXACT` and `RELEASES` are the account's own."""
+"""The series that are computed by the paper's formulas; `RIGOROUS` and `RELEASES` are the account's own."""
 _MOMENTS = 8
 
 
 def pairs_of_workers(spec: Spec, _: str) -> Measurements:
-    """ε of every worker towards every other after the last epoch: exact and as claimed.
+    """ε of every worker towards every other after the last epoch: rigorous and as claimed.
 
     Series ``SERIES, mean``, ``SERIES, least`` and ``SERIES, largest`` are of all pairs. ``releases`` is how
-    many the exact figure charges, ``releases by the paper's count`` how many Theorem 1 counts. Pairs of which
+    many the rigorous ε charges, ``releases by the paper's count`` how many Theorem 1 counts. Pairs of which
     the paper claims nothing have no claimed series. The second argument is not used.
     """
     workers = _Workers(spec)
@@ -68,8 +68,8 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
     """The paper's per-worker privacy after up to `_MOMENTS` evenly spaced epochs, the last one included.
 
     After each: the mean over the workers that have a curious observer, and the std, in the series of the
-    exact ε (`EXACT`) and in those of what Theorem 1 claims. Without a guarantee the mean is infinite and the
-    std is NaN.
+    rigorous ε (`RIGOROUS`) and in those of what Theorem 1 claims. Without a guarantee the mean is infinite
+    and the std is NaN.
 
     Args:
         spec: over groups.
@@ -84,13 +84,13 @@ def per_worker_over_epochs(spec: Spec, threat_model: str) -> Measurements:
     epochs = sorted({max(1, round(rounds * i / _MOMENTS)) for i in range(1, _MOMENTS + 1)})
     model: Literal[1, 2] = 2 if threat_model == "2" else 1
     neighbours = workers.run.plan.spec.privacy.neighbours
-    exact = per_worker(
+    rigorous = per_worker(
         workers.releases, epochs, threat_model=model, delta=workers.delta, neighbours=neighbours
     )
     found: list[Measurement] = []
     for i, epoch in enumerate(epochs):
-        weighted = [(one.epsilon[i], one.stands_for) for one in exact]
-        found += _spread([value for value, times in weighted for _ in range(times)], EXACT, epoch)
+        weighted = [(one.epsilon[i], one.stands_for) for one in rigorous]
+        found += _spread([value for value, times in weighted for _ in range(times)], RIGOROUS, epoch)
         for series, values in workers.claimed_after(epoch, model).items():
             found += _spread(values, series, epoch)
     return found
@@ -150,18 +150,18 @@ class _Workers:
         return self._pairs[key]
 
     def _compute_pair(self, unit: int, observer: int) -> Mapping[str, float]:
-        """Compute `of_pair`: the exact ε and number of releases, and the claims of the paper.
+        """Compute `of_pair`: the rigorous ε and number of releases, and the claims of the paper.
 
         Without claims where the paper makes none of such pairs.
         """
         pair = self.run.pair(unit, observer)
-        exact = {EXACT: pair.epsilon, RELEASES: float(pair.releases)}
+        rigorous = {RIGOROUS: pair.epsilon, RELEASES: float(pair.releases)}
         by_method = {self.run.claims[name]: epsilon for name, epsilon in pair.claimed.items()}
         if BY_RDP not in by_method:
-            return exact
+            return rigorous
         claimed = {CLAIMED: by_method[BY_RDP], TEXT: by_method[BY_TEXT]}
         counts = paper_counts(self.releases, unit, observer)
-        return exact | _unconverted(self.releases, counts, self.delta) | claimed
+        return rigorous | _unconverted(self.releases, counts, self.delta) | claimed
 
     def claimed_after(self, epochs: int, threat_model: int) -> Mapping[str, list[float]]:
         """The claimed PwP of every worker after ``epochs`` epochs, by series; NaN where nobody is curious.

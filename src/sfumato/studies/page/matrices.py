@@ -20,7 +20,7 @@ from sfumato.report.figures.figure import (
 from sfumato.report.results.series import FloatArray
 from sfumato.studies.grids import setting_text
 from sfumato.studies.measures.registry import measure_named
-from sfumato.studies.measures.workers import COUNTED, EXACT, RELEASES
+from sfumato.studies.measures.workers import COUNTED, RELEASES, RIGOROUS
 from sfumato.studies.page.panel_data import PanelData
 from sfumato.studies.page.tables import with_heading
 
@@ -32,7 +32,7 @@ _UNDER_DIGITS: list[tuple[float, str]] = [
     (1.0, "#7FB8E0"),
 ]  # dark digits are read on all of it
 _MOST_IN_TABLE = 4  # workers whose pairs are a table and no heatmaps
-_SERIES = {EXACT: "rigorous ε", RELEASES: "releases", COUNTED: "releases by Theorem 1"}
+_SERIES = {RIGOROUS: "rigorous ε", RELEASES: "releases", COUNTED: "releases by Theorem 1"}
 
 
 def axis_heatmap(data: PanelData) -> Figure:
