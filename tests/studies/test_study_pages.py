@@ -16,7 +16,7 @@ from test_study_files import tiny, written
 from sfumato.privacy.claim import Claim
 from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study
-from sfumato.studies.measures.accounts import claimed_epsilon
+from sfumato.studies.measures.accounts import claim_and_rigorous, claimed_epsilon
 from sfumato.studies.measures.base import PointFolder
 from sfumato.studies.measures.registry import title_of_measure
 from sfumato.studies.page.agreement import agreement_figures, verdict_tables
@@ -260,3 +260,16 @@ def test_claims_towards_single_devices_are_found_by_their_kind(tmp_path: Path) -
         for observer in ("device", "device:1", "cloud", "dev")
     }
     assert found == {"device": [61.6], "device:1": [35.8], "cloud": [90.0], "dev": []}
+
+
+def test_a_claim_stands_beside_the_rigorous_figure_of_each_observer(tmp_path: Path) -> None:
+    claims = [
+        Claim("HDP Table I, C2", unit, observer, 8.9, rigorous, "So.").to_dict()
+        for unit, observer, rigorous in (
+            ("device:0", "cloud", 24.9), ("device:9", "cloud", 30.0), ("device:0", "public", 5.9))
+    ]  # fmt: skip
+    (tmp_path / "privacy.json").write_text(json.dumps({"claims": claims}))
+    found = claim_and_rigorous(PointFolder(tmp_path), "Table I@cloud,public,peer")
+    assert {one.series: one.value for one in found} == {
+        "claimed": 8.9, "rigorous, towards the cloud": 30.0, "rigorous, towards the public": 5.9
+    }  # fmt: skip
