@@ -16,7 +16,7 @@ from test_study_files import SPEC, tiny, written
 from sfumato.privacy.claim import Claim
 from sfumato.studies.grids import StudyPlan, points_of
 from sfumato.studies.load import load_study
-from sfumato.studies.measures.accounts import claimed_epsilon
+from sfumato.studies.measures.accounts import claim_and_rigorous, claimed_epsilon
 from sfumato.studies.measures.base import PointFolder
 from sfumato.studies.measures.registry import title_of_measure
 from sfumato.studies.page.agreement import agreement_figures, verdict_tables
@@ -369,3 +369,16 @@ def test_heatmaps_of_workers_have_linear_colours_unless_epsilon_spans_decades(tm
         trace = worker_heatmaps(PanelData.of(plan, plan.study.panels[0], pd.DataFrame(rows)))[0].data[0]
         assert (trace["zmin"], trace["zmax"]) == ends
         assert trace["z"][1][0] == pytest.approx(62.0 if ends[0] >= 0 else math.log10(62.0), abs=1e-4)
+
+
+def test_a_claim_stands_beside_the_rigorous_figure_of_each_observer(tmp_path: Path) -> None:
+    claims = [
+        Claim("HDP Table I, C2", unit, observer, 8.9, rigorous, "So.").to_dict()
+        for unit, observer, rigorous in (
+            ("device:0", "cloud", 24.9), ("device:9", "cloud", 30.0), ("device:0", "public", 5.9))
+    ]  # fmt: skip
+    (tmp_path / "privacy.json").write_text(json.dumps({"claims": claims}))
+    found = claim_and_rigorous(PointFolder(tmp_path), "Table I@cloud,public,peer")
+    assert {one.series: one.value for one in found} == {
+        "claimed": 8.9, "rigorous, towards the cloud": 30.0, "rigorous, towards the public": 5.9
+    }  # fmt: skip

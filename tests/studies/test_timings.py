@@ -61,7 +61,11 @@ def test_a_session_of_all_parties_is_played_and_its_bytes_are_those_counted(
         next(sum(o.bytes_up) + sum(o.bytes_down) for o in played if len(o.survivors) == size)
         for size in (3, 4)
     )
-    assert by_series("aggregation_megabytes")[""] == pytest.approx((of_three + 2 * of_four) / 1e6)
+    of_clients, sent_on = of_three + 2 * of_four, 3 * 4 * PARAMETERS
+    assert by_series("aggregation_megabytes") == {
+        "all clients": pytest.approx(of_clients / 1e6),
+        "and what supernodes send on": pytest.approx((of_clients + sent_on) / 1e6),
+    }
     whole = sorted(sum(o.client_seconds) + o.server_seconds for o in played if len(o.survivors) == 4)
     assert found["one zone"] == whole[1]
     assert found["a client"] == sorted(sum(o.client_seconds) / 4 for o in played if len(o.survivors) == 4)[1]

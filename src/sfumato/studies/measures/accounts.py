@@ -6,6 +6,7 @@ import math
 
 from sfumato.errors import RunError
 from sfumato.privacy.claim import Claim
+from sfumato.report.results.network import towards_in_words
 from sfumato.run_folder.reader import PRIVACY_FILE, read_json
 from sfumato.studies.measures.base import Measurement, Measurements, PointFolder
 from sfumato.sweeps.point_result import result_of
@@ -43,6 +44,21 @@ def epsilon_of_claim(folder: PointFolder, which: str) -> Measurements:
     ``which``: as of `claimed_epsilon`.
     """
     return _largest([claim.rigorous_epsilon for claim in _claims(folder, which)])
+
+
+def claim_and_rigorous(folder: PointFolder, which: str) -> Measurements:
+    """What the paper claims towards an observer, and the rigorous ε towards it and others, by series.
+
+    ``which``: ``TEXT@OBSERVER,OBSERVER``: the first observer is the one of the claim, in series ``claimed``;
+    each is one of `epsilon_of_claim`, in series such as ``rigorous, towards the cloud``.
+    """
+    source, _, listed = which.partition("@")
+    observers = listed.split(",")
+    found = [Measurement(one.value, "claimed") for one in claimed_epsilon(folder, f"{source}@{observers[0]}")]
+    for observer in observers:
+        series = f"rigorous, {towards_in_words(observer)}"
+        found += [Measurement(one.value, series) for one in epsilon_of_claim(folder, f"{source}@{observer}")]
+    return found
 
 
 def _claims(folder: PointFolder, which: str) -> list[Claim]:

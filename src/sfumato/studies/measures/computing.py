@@ -48,6 +48,7 @@ FROM_FOLDER: Mapping[str, FromFolder] = {
     "epsilon": accounts.epsilon_towards,
     "claimed": accounts.claimed_epsilon,
     "rigorous": accounts.epsilon_of_claim,
+    "claim_and_rigorous": accounts.claim_and_rigorous,
 }
 """Measures of runs and of accounts."""
 

@@ -70,6 +70,7 @@ MEASURES: dict[str, Measure] = {
     "epsilon": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "claimed": Measure("claimed ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "rigorous": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
+    "claim_and_rigorous": Measure("ε", "accounts", is_epsilon=True, takes_argument=True, has_several=True),
     "pairs": Measure("ε", "formula", is_epsilon=True, has_several=True),
     "pwp": Measure("mean PwP, ε", "formula", is_epsilon=True, takes_argument=True, has_several=True),
     "theorem_4_3": Measure("value", "formula", takes_argument=True, has_several=True),
@@ -79,15 +80,16 @@ MEASURES: dict[str, Measure] = {
     "aggregation_seconds": Measure(
         "secure aggregation, CPU s", "formula", unit="s", is_timed=True, has_several=True
     ),
-    "aggregation_megabytes": Measure("secure aggregation, MB", "formula", unit="MB"),
+    "aggregation_megabytes": Measure("secure aggregation, MB", "formula", unit="MB", has_several=True),
     "election_seconds": Measure("elections, CPU s", "formula", unit="s", is_timed=True, has_several=True),
 }
 """By the name before the colon; what stands behind it is the argument.
 
 ``epsilon:OBSERVER`` watches that kind of observer. ``claimed:TEXT@OBSERVER`` and ``rigorous:TEXT@OBSERVER``
-are about the claims whose source contains the text. ``energy_to:0.75`` and ``delay_to:0.75``: until the first
-evaluated round with that accuracy. ``volatility``: of changes from one evaluation to the next in the second
-half of the rounds. ``pwp:1`` and ``pwp:2``: the threat model of the DP-OGL paper.
+are about the claims whose source contains the text; ``claim_and_rigorous:TEXT@OBSERVER,OBSERVER`` has both,
+by series. ``energy_to:0.75`` and ``delay_to:0.75``: until the first evaluated round with that accuracy.
+``volatility``: of changes from one evaluation to the next in the second half of the rounds. ``pwp:1`` and
+``pwp:2``: the threat model of the DP-OGL paper.
 ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term and the constants of the loss.
 ``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
 ``aggregation_seconds``, ``aggregation_megabytes`` and ``election_seconds``: of one round, in all zones.

@@ -30,6 +30,7 @@ from sfumato.wire.keys import Identity
 REPEATS = 3
 """Times that a zone's session is played for one figure, which is the median."""
 ONE_ZONE, ALL_ZONES, CLIENT, SUPERNODE = "one zone", "all zones", "a client", "a supernode"
+CLIENTS, WITH_SENT_ON = "all clients", "and what supernodes send on"
 _LEAST = 3
 
 
@@ -54,14 +55,20 @@ def aggregation_seconds(spec: Spec, _: str) -> Measurements:
 
 
 def aggregation_megabytes(spec: Spec, _: str) -> Measurements:
-    """Megabytes (10⁶ bytes) that all clients send and receive in the secure aggregation of one round.
+    """Megabytes (10⁶ bytes) of the secure aggregation of one round.
 
-    ``spec`` and errors as of `aggregation_seconds`. What supernodes send on to the cloud is not counted.
+    ``spec`` and errors as of `aggregation_seconds`.
+
+    Returns:
+        By series: all that clients send and receive; and this with the message that every zone's supernode
+        sends on to the cloud, a number of 32 bits for every parameter.
     """
     length, zones = parameters_of(spec), _zones(spec)
     cells = np.repeat(np.arange(sum(zones.values())), [size for size, n in zones.items() for _ in range(n)])
     up, down = secure_bytes(cells, int(cells[-1]) + 1, length)
-    return [Measurement(float(up.sum() + down.sum()) / 1e6)]
+    of_clients = float(up.sum() + down.sum())
+    sent_on = sum(zones.values()) * length * RING_BITS / 8
+    return [Measurement(of_clients / 1e6, CLIENTS), Measurement((of_clients + sent_on) / 1e6, WITH_SENT_ON)]
 
 
 def election_seconds(spec: Spec, _: str) -> Measurements:
