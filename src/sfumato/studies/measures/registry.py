@@ -65,6 +65,10 @@ MEASURES: dict[str, Measure] = {
     "mean_untrusted": Measure("mean s, untrusted edges"),
     "last_step_size": Measure("last step size"),
     "last_smoothness": Measure("last β"),
+    "smoothness_above": Measure("rounds with β above {argument}, %", takes_argument=True),
+    "volatility": Measure(
+        "volatility of accuracy from round {argument} on, points", unit=PERCENTAGE_POINTS, takes_argument=True
+    ),
     "epsilon": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "claimed": Measure("claimed ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "rigorous": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
@@ -84,8 +88,10 @@ MEASURES: dict[str, Measure] = {
 
 ``epsilon:OBSERVER`` watches that kind of observer. ``claimed:TEXT@OBSERVER`` and ``rigorous:TEXT@OBSERVER``
 are about the claims whose source contains the text. ``energy_to:0.75`` and ``delay_to:0.75``: until the first
-evaluated round with that accuracy. ``pwp:1`` and ``pwp:2``: the threat model of the DP-OGL paper.
-``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term and the constants of the loss.
+evaluated round with that accuracy. ``smoothness_above:0.1``: under control. ``volatility:100``: the standard
+deviation of the change from one evaluation to the next, from round 100 on. ``pwp:1`` and ``pwp:2``: the
+threat model of the DP-OGL paper. ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term, or ``bound``, and
+the constants of the loss.
 ``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
 ``aggregation_seconds``, ``aggregation_megabytes`` and ``election_seconds``: of one round, in all zones.
 """
@@ -93,9 +99,10 @@ evaluated round with that accuracy. ``pwp:1`` and ``pwp:2``: the threat model of
 _BOUND_TERMS = {
     "b1": "B₁²",
     "b2": "B₂²",
-    "start": "start term",
+    "start": "start term (a₁)",
     "drift": "drift term (a₂)",
     "noise": "noise term (b)",
+    "bound": "the whole bound",
 }
 
 

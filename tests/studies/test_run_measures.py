@@ -1,0 +1,33 @@
+"""Measures of finished runs, beside what follows by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from report_factory import make_folder, metrics
+
+from sfumato.studies.measures.base import PointFolder
+from sfumato.studies.measures.computing import measure_folder
+
+
+def test_a_steady_rise_has_no_volatility(tmp_path: Path) -> None:
+    frame = metrics(5).assign(accuracy=[0.9, 0.1, 0.2, 0.3, 0.4])
+    folder = PointFolder(make_folder(tmp_path / "steady", frame=frame))
+    (found,) = measure_folder("volatility:2", folder)
+    assert found.value == pytest.approx(0.0, abs=1e-9)
+
+
+def test_volatility_is_the_deviation_of_changes_between_evaluations(tmp_path: Path) -> None:
+    """Changes of 10, −10 and 10 points, whose mean is 10/3."""
+    frame = metrics(5).assign(accuracy=[0.3, math.nan, 0.4, 0.3, 0.4])
+    folder = PointFolder(make_folder(tmp_path / "volatile", frame=frame))
+    (found,) = measure_folder("volatility:1", folder)
+    assert found.value == pytest.approx(((2 * (20 / 3) ** 2 + (40 / 3) ** 2) / 2) ** 0.5)
+
+
+def test_rounds_with_a_larger_smoothness_are_counted_among_those_that_have_one(tmp_path: Path) -> None:
+    frame = metrics(5).assign(smoothness=[math.nan, 0.1, 0.1, 4.0, 0.2])
+    folder = PointFolder(make_folder(tmp_path / "controlled", frame=frame))
+    assert measure_folder("smoothness_above:0.1", folder)[0].value == 50.0
