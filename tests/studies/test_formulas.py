@@ -37,3 +37,18 @@ def test_where_privacy_binds_energy_follows_from_20_alone() -> None:
     (energy,) = measure_spec("energy_at_clip:1000,3", spec)
     assert energy.value == pytest.approx(3 * 5 * (alignment / 0.1) ** 2 * 0.5, rel=1e-3)
     assert measure_spec("privacy_binds:1000,3", spec)[0].value == 100.0
+
+
+def test_the_whole_bound_of_theorem_4_3_is_the_sum_of_its_terms() -> None:
+    """With independent noises only the noise term is smaller: (K_ℓ² + 1)/(K_ℓ³ + 1) of it, 10/28."""
+    spec = load_spec("h2fdp-fmnist")
+    of = {
+        term: {one.series: one.value for one in measure_spec(f"theorem_4_3:{term}:48,1,2,2,1,2.3", spec)}
+        for term in ("start", "drift", "noise", "bound")
+    }
+    for series in ("as printed", "corrected"):
+        assert of["bound"][series] == pytest.approx(
+            sum(of[term][series] for term in ("start", "drift", "noise"))
+        )
+    smaller = of["bound"]["corrected"] - of["bound"]["corrected, independent noises"]
+    assert smaller == pytest.approx(of["noise"]["corrected"] * 18 / 28)

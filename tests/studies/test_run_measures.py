@@ -3,40 +3,43 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
-from typing import cast
+from pathlib import Path
 
-import pandas as pd
 import pytest
+from report_factory import make_folder, metrics
 
 from sfumato.studies.measures.base import Measurement, PointFolder
 from sfumato.studies.measures.computing import measure_folder
 
-NONE = math.nan
+
+def test_a_steady_rise_has_no_volatility(tmp_path: Path) -> None:
+    frame = metrics(5).assign(accuracy=[0.9, 0.1, 0.2, 0.3, 0.4])
+    folder = PointFolder(make_folder(tmp_path / "steady", frame=frame))
+    (found,) = measure_folder("volatility:2", folder)
+    assert found.value == pytest.approx(0.0, abs=1e-9)
 
 
-def folder(**columns: list[float]) -> PointFolder:
-    """A point's folder whose run has these columns of metrics, from round 1."""
-    metrics = pd.DataFrame({"round": range(1, 1 + len(next(iter(columns.values())))), **columns})
-    return cast(PointFolder, SimpleNamespace(run=SimpleNamespace(metrics=metrics)))
+def test_volatility_is_the_deviation_of_changes_between_evaluations(tmp_path: Path) -> None:
+    """Changes of 10, −10 and 10 points, whose mean is 10/3."""
+    frame = metrics(5).assign(accuracy=[0.3, math.nan, 0.4, 0.3, 0.4])
+    folder = PointFolder(make_folder(tmp_path / "volatile", frame=frame))
+    (found,) = measure_folder("volatility:1", folder)
+    assert found.value == pytest.approx(((2 * (20 / 3) ** 2 + (40 / 3) ** 2) / 2) ** 0.5)
 
 
-def test_volatility_is_of_changes_in_the_second_half() -> None:
-    """Of .5, .6, .5, .8 at rounds 4 to 7 of 7: changes of 10, -10 and 30 points, a standard deviation of 20."""
-    (found,) = measure_folder("volatility", folder(accuracy=[0.1, 0.9, 0.2, 0.5, 0.6, 0.5, 0.8]))
-    assert found.value == pytest.approx(20.0)
+def test_rounds_with_a_larger_smoothness_are_counted_among_those_that_have_one(tmp_path: Path) -> None:
+    frame = metrics(5).assign(smoothness=[math.nan, 0.1, 0.1, 4.0, 0.2])
+    folder = PointFolder(make_folder(tmp_path / "controlled", frame=frame))
+    assert measure_folder("smoothness_above:0.1", folder)[0].value == 50.0
 
 
-def test_volatility_is_of_evaluated_rounds_only() -> None:
-    (found,) = measure_folder("volatility", folder(accuracy=[NONE, 0.5, NONE, 0.6, NONE, 0.5, NONE, 0.8]))
-    assert found.value == pytest.approx(100 * math.sqrt(0.08))  # 4, 6 and 8 of 8: -10 and 30 points
-    (found,) = measure_folder("volatility", folder(accuracy=[0.1, NONE, 0.5, 0.6]))
-    assert math.isnan(found.value)  # a single change
-    (found,) = measure_folder("volatility", folder(loss=[1.0, 2.0]))
-    assert math.isnan(found.value)
-
-
-def test_intervals_of_control_are_at_their_rounds_and_without_control_there_are_none() -> None:
-    found = measure_folder("interval_by_round", folder(interval=[7.0, NONE, 4.0]))
+def test_intervals_of_control_are_at_their_rounds_and_without_control_there_are_none(tmp_path: Path) -> None:
+    controlled = metrics(3).assign(interval=[7.0, math.nan, 4.0])
+    found = measure_folder(
+        "interval_by_round", PointFolder(make_folder(tmp_path / "controlled", frame=controlled))
+    )
     assert found == [Measurement(7.0, at=1.0), Measurement(4.0, at=3.0)]
-    assert measure_folder("interval_by_round", folder(loss=[1.0])) == []
+    assert (
+        measure_folder("interval_by_round", PointFolder(make_folder(tmp_path / "none", frame=metrics(3))))
+        == []
+    )

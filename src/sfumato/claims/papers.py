@@ -58,8 +58,13 @@ ERRORS = {
     "H2": "The paper leaves open the constant c₁ of its condition ε < c₁qL, so the condition cannot be checked. "
     "A reason that names H2 says above which c₁ it would be met.",
     "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
+    "H6": "The first term of Theorem 4.3 has γ in the numerator. By its proof γ is in the denominator.",
     "H7": "7,840 is the number of weights of a linear model of 28 × 28 pixels and 10 classes, not of a "
     "network of 12 layers.",
+    "H10": "By equation (15) the noise of an edge's aggregation grows with √K_g. The proof loses this factor "
+    "in (74), so it is missing in B₂.",
+    "H11": "The K_ℓ noises of a round are independent, so the expected square of their sum is the sum of their "
+    "squares: K_ℓ² + 1 is enough where the theorem has K_ℓ³ + 1.",
     "D1": "Noise adds up towards an observer that receives nothing but the sum, while all who add it are "
     "honest. Who receives a part of the sum meets the noise of that part only.",
     "D3": "Without secure aggregation a supernode receives single messages of clients, and the cloud those of "

@@ -17,9 +17,9 @@ def _of_column(read: FromFolder, column: str) -> FromFolder:
     return lambda folder, _: read(folder, column)
 
 
-def _until(column: str) -> FromFolder:
-    """The measure of what a run has spent in ``column`` until it reaches the accuracy in the argument."""
-    return lambda folder, level: finished_run.total_until(folder, column, level)
+def _with_argument(read: Callable[[PointFolder, str, str], Measurements], column: str) -> FromFolder:
+    """A measure that ``read`` takes from one ``column`` of a run's metrics and from its argument."""
+    return lambda folder, argument: read(folder, column, argument)
 
 
 FROM_FOLDER: Mapping[str, FromFolder] = {
@@ -28,15 +28,14 @@ FROM_FOLDER: Mapping[str, FromFolder] = {
     "loss": _of_column(finished_run.last_value, "loss"),
     "accuracy_by_round": _of_column(finished_run.percent_by_round, "accuracy"),
     "loss_by_round": _of_column(finished_run.by_round, "loss"),
-    "volatility": _of_column(finished_run.changes_in_percent, "accuracy"),
     "train_loss": _of_column(finished_run.last_value, "train_loss"),
     "train_loss_by_round": _of_column(finished_run.by_round, "train_loss"),
     "worst_decile": _of_column(finished_run.last_percent, "accuracy_worst_decile"),
     "spread": _of_column(finished_run.last_percent, "accuracy_spread"),
     "energy": _of_column(finished_run.total, "energy_j"),
     "delay": _of_column(finished_run.total, "delay_s"),
-    "energy_to": _until("energy_j"),
-    "delay_to": _until("delay_s"),
+    "energy_to": _with_argument(finished_run.total_until, "energy_j"),
+    "delay_to": _with_argument(finished_run.total_until, "delay_s"),
     "channel_uses": _of_column(finished_run.total, "channel_uses"),
     "clip_fraction": _of_column(finished_run.mean_percent, "clip_fraction"),
     "interval_by_round": _of_column(finished_run.by_round, "interval"),
@@ -45,6 +44,8 @@ FROM_FOLDER: Mapping[str, FromFolder] = {
     "mean_untrusted": _of_column(finished_run.mean_value, "participants_untrusted"),
     "last_step_size": _of_column(finished_run.last_value, "step_size"),
     "last_smoothness": _of_column(finished_run.last_value, "smoothness"),
+    "smoothness_above": _with_argument(finished_run.percent_above, "smoothness"),
+    "volatility": _with_argument(finished_run.volatility, "accuracy"),
     "epsilon": accounts.epsilon_towards,
     "claimed": accounts.claimed_epsilon,
     "rigorous": accounts.epsilon_of_claim,

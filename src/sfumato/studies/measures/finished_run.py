@@ -52,6 +52,29 @@ def percent_by_round(folder: PointFolder, column: str) -> Measurements:
     return [Measurement(100 * one.value, at=one.at) for one in by_round(folder, column)]
 
 
+def percent_above(folder: PointFolder, column: str, level: str) -> Measurements:
+    """The share of the rounds that measured ``column`` in which it is above ``level``, in percent.
+
+    ``level``: a number as text. NaN if no round measured it.
+    """
+    measured = metric_by_round(folder.run, column).dropna()
+    return _one(100 * float((measured > float(level)).mean()))
+
+
+def volatility(folder: PointFolder, column: str, first: str) -> Measurements:
+    """The standard deviation of the change of ``column``, a share, between evaluations, in percentage points.
+
+    A steady rise, by as much from each evaluation to the next, has none. NaN for fewer than three evaluations.
+
+    Args:
+        folder: of the point.
+        column: of the metrics.
+        first: the round from which on changes count, as text.
+    """
+    measured = metric_by_round(folder.run, column).dropna()
+    return _one(100 * float(measured[measured.index >= float(first)].diff().std()))
+
+
 def by_round(folder: PointFolder, column: str) -> Measurements:
     """The values of ``column`` of the metrics as measurements, each ``at`` its round, by ascending round.
 
@@ -59,17 +82,6 @@ def by_round(folder: PointFolder, column: str) -> Measurements:
     """
     measured = metric_by_round(folder.run, column).dropna()
     return [Measurement(value, at=float(at)) for at, value in zip(measured.index, measured, strict=True)]
-
-
-def changes_in_percent(folder: PointFolder, column: str) -> Measurements:
-    """The standard deviation of changes of ``column`` of the metrics, a share, in percentage points.
-
-    A change is from one measured value to the next; the changes are those of the second half of the rounds.
-    NaN if there are fewer than two.
-    """
-    measured = metric_by_round(folder.run, column).dropna()
-    late = measured[measured.index >= measured.index.max() / 2]
-    return _one(100 * float(late.diff().std()))
 
 
 def total_until(folder: PointFolder, column: str, level: str) -> Measurements:

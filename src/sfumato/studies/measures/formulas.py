@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -23,19 +24,21 @@ PRINTED, CORRECTED, INDEPENDENT = "as printed", "corrected", "corrected, indepen
 
 
 def convergence_bound(spec: Spec, term: str) -> Measurements:
-    """A term of Theorem 4.3 of H2FDP, or a constant of its Proposition 4.2, at the largest step it allows.
+    """A term of Theorem 4.3 of H2FDP, its whole bound, or a constant of its Proposition 4.2.
+
+    At the largest step size that the theorem allows.
 
     Args:
         spec: of H2FDP's default experiment.
-        term: ``b1``, ``b2``, ``start``, ``drift`` or ``noise``; after a colon the constants of the loss:
-            ``noise:BETA,SIGMA,ZETA,ZETA_C,G,GAP``.
+        term: ``b1``, ``b2``, ``start``, ``drift``, ``noise`` or ``bound``; after a colon the constants of
+            the loss: ``noise:BETA,SIGMA,ZETA,ZETA_C,G,GAP``.
 
     Raises:
         SpecError: the model is not a built-in one.
 
     Returns:
-        By series, the value as printed and as corrected; of ``noise`` also with independent noises. Of the
-        dispersions b1 and b2 it is the square.
+        By series, the value as printed and as corrected; of ``noise`` and ``bound`` also with independent
+        noises. Of the dispersions b1 and b2 it is the square.
     """
     name, _, written = term.partition(":")
     beta, sigma, between, within, gradient, largest_gap = map(float, written.split(","))
@@ -52,10 +55,14 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
         both = {PRINTED: inputs.printed_dispersions(), CORRECTED: inputs.corrected_dispersions()}
         return [Measurement(getattr(found, name) ** 2, series) for series, found in both.items()]
     printed, corrected = inputs.printed_terms(largest_gap), inputs.corrected_terms(largest_gap)
-    found = {PRINTED: getattr(printed, name), CORRECTED: getattr(corrected, name)}
-    if name == "noise":
-        found[INDEPENDENT] = inputs.noise_of_independent_sums
-    return [Measurement(value, series) for series, value in found.items()]
+    independent = dataclasses.replace(corrected, noise=inputs.noise_of_independent_sums)
+    found = {PRINTED: printed, CORRECTED: corrected}
+    if name in ("noise", "bound"):
+        found[INDEPENDENT] = independent
+    return [
+        Measurement(sum(dataclasses.astuple(terms)) if name == "bound" else getattr(terms, name), series)
+        for series, terms in found.items()
+    ]
 
 
 def parameters_of(spec: Spec) -> int:

@@ -50,7 +50,6 @@ MEASURES: dict[str, Measure] = {
     "loss": Measure("test loss"),
     "accuracy_by_round": Measure("test accuracy, %", unit=PERCENTAGE_POINTS, has_several=True),
     "loss_by_round": Measure("test loss", has_several=True),
-    "volatility": Measure("standard deviation of changes of accuracy, points", unit=PERCENTAGE_POINTS),
     "train_loss": Measure("training loss"),
     "train_loss_by_round": Measure("training loss", has_several=True),
     "worst_decile": Measure("accuracy of the worst tenth, %", unit=PERCENTAGE_POINTS),
@@ -67,6 +66,10 @@ MEASURES: dict[str, Measure] = {
     "mean_untrusted": Measure("mean s, untrusted edges"),
     "last_step_size": Measure("last step size"),
     "last_smoothness": Measure("last β"),
+    "smoothness_above": Measure("rounds with β above {argument}, %", takes_argument=True),
+    "volatility": Measure(
+        "volatility of accuracy from round {argument} on, points", unit=PERCENTAGE_POINTS, takes_argument=True
+    ),
     "epsilon": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "claimed": Measure("claimed ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "rigorous": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
@@ -88,9 +91,10 @@ MEASURES: dict[str, Measure] = {
 ``epsilon:OBSERVER`` watches that kind of observer. ``claimed:TEXT@OBSERVER`` and ``rigorous:TEXT@OBSERVER``
 are about the claims whose source contains the text; ``claim_and_rigorous:TEXT@OBSERVER,OBSERVER`` has both,
 by series. ``energy_to:0.75`` and ``delay_to:0.75``: until the first evaluated round with that accuracy.
-``volatility``: of changes from one evaluation to the next in the second half of the rounds. ``pwp:1`` and
-``pwp:2``: the threat model of the DP-OGL paper.
-``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term and the constants of the loss.
+``smoothness_above:0.1``: under control. ``volatility:100``: the standard
+deviation of the change from one evaluation to the next, from round 100 on. ``pwp:1`` and ``pwp:2``: the
+threat model of the DP-OGL paper. ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term, or ``bound``, and
+the constants of the loss.
 ``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
 ``aggregation_seconds``, ``aggregation_megabytes`` and ``election_seconds``: of one round, in all zones.
 """
@@ -98,9 +102,10 @@ by series. ``energy_to:0.75`` and ``delay_to:0.75``: until the first evaluated r
 _BOUND_TERMS = {
     "b1": "B₁²",
     "b2": "B₂²",
-    "start": "start term",
+    "start": "start term (a₁)",
     "drift": "drift term (a₂)",
     "noise": "noise term (b)",
+    "bound": "the whole bound",
 }
 
 
