@@ -47,6 +47,8 @@ def test_the_whole_bound_of_theorem_4_3_is_the_sum_of_its_terms() -> None:
         for term in ("start", "drift", "noise", "bound")
     }
     for series in ("as printed", "corrected"):
-        assert of["bound"][series] == pytest.approx(sum(of[term][series] for term in ("start", "drift", "noise")))
+        assert of["bound"][series] == pytest.approx(
+            sum(of[term][series] for term in ("start", "drift", "noise"))
+        )
     smaller = of["bound"]["corrected"] - of["bound"]["corrected, independent noises"]
     assert smaller == pytest.approx(of["noise"]["corrected"] * 18 / 28)
