@@ -63,8 +63,8 @@ ERRORS = {
     "network of 12 layers.",
     "H10": "By equation (15) the noise of an edge's aggregation grows with √K_g. The proof loses this factor "
     "in (74), so it is missing in B₂.",
-    "H11": "The K_ℓ noises of a round are independent, so the expected square of their sum is the sum of their "
-    "squares: K_ℓ² + 1 is enough where the theorem has K_ℓ³ + 1.",
+    "H11": "The K_ℓ noises of a round are independent, so the expected square of their sum is the sum of "
+    "their squares: K_ℓ² + 1 is enough where the theorem has K_ℓ³ + 1.",
     "D1": "Noise adds up towards an observer that receives nothing but the sum, while all who add it are "
     "honest. Who receives a part of the sum meets the noise of that part only.",
     "D3": "Without secure aggregation a supernode receives single messages of clients, and the cloud those of "

@@ -64,7 +64,8 @@ def percent_above(folder: PointFolder, column: str, level: str) -> Measurements:
 def volatility(folder: PointFolder, column: str, first: str) -> Measurements:
     """The standard deviation of the change of ``column``, a share, between evaluations, in percentage points.
 
-    A steady rise, by as much from each evaluation to the next, has none. NaN for fewer than three evaluations.
+    A steady rise, by as much from each evaluation to the next, has none. NaN for fewer than three
+    evaluations.
 
     Args:
         folder: of the point.
