@@ -64,7 +64,7 @@ def test_a_session_of_all_parties_is_played_and_its_bytes_are_those_counted(
     of_clients, sent_on = of_three + 2 * of_four, 3 * 4 * PARAMETERS
     assert by_series("aggregation_megabytes") == {
         "all clients": pytest.approx(of_clients / 1e6),
-        "and what supernodes send on": pytest.approx((of_clients + sent_on) / 1e6),
+        "with what supernodes send on": pytest.approx((of_clients + sent_on) / 1e6),
     }
     whole = sorted(sum(o.client_seconds) + o.server_seconds for o in played if len(o.survivors) == 4)
     assert found["one zone"] == whole[1]

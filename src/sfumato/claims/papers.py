@@ -67,12 +67,12 @@ ERRORS = {
     "their squares: K_ℓ² + 1 is enough where the theorem has K_ℓ³ + 1.",
     "D1": "Noise adds up towards an observer that receives nothing but the sum, while all who add it are "
     "honest. Who receives a part of the sum meets the noise of that part only.",
-    "D3": "Without secure aggregation a supernode receives single messages of clients, and the cloud those of "
-    "zones, each with the noise that was added on its own path only, however many others add some.",
-    "D4": "The paper says that with secure aggregation the root goes, and ε/√k becomes ε/k. Secure aggregation "
-    "hides all but the sum, for which ε/√k is meant; it adds no noise.",
-    "D5": "If the noise in the published model has the same size, accuracy and the ε towards the public are the "
-    "same, wherever it was added. The place changes only what supernodes and the cloud learn.",
+    "D3": "Without secure aggregation a supernode receives single messages of clients, and the cloud those "
+    "of zones, each with the noise that was added on its own path only, however many others add some.",
+    "D4": "The paper says that with secure aggregation the root goes, and ε/√k becomes ε/k. Secure "
+    "aggregation hides all but the sum, for which ε/√k is meant; it adds no noise.",
+    "D5": "If the noise in the published model has the same size, accuracy and the ε towards the public are "
+    "the same, wherever it was added. The place changes only what supernodes and the cloud learn.",
     "D6": "A client that is elected receives the sum of its zone, without noise, in each of its terms.",
     "D7": "The calibration behind the division by the root needs ε below 1; above, ε shrinks "
     "faster than the noise grows.",

@@ -30,7 +30,7 @@ from sfumato.wire.keys import Identity
 REPEATS = 3
 """Times that a zone's session is played for one figure, which is the median."""
 ONE_ZONE, ALL_ZONES, CLIENT, SUPERNODE = "one zone", "all zones", "a client", "a supernode"
-CLIENTS, WITH_SENT_ON = "all clients", "and what supernodes send on"
+CLIENTS, WITH_SENT_ON = "all clients", "with what supernodes send on"
 _LEAST = 3
 
 
