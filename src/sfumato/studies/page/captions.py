@@ -9,7 +9,7 @@ from sfumato.report import formatting as text
 from sfumato.report.results.series import Mean
 from sfumato.studies.grids import named_setting
 from sfumato.studies.measures.registry import measure_named
-from sfumato.studies.page.lines import Line, are_banded, has_spread, place_of
+from sfumato.studies.page.lines import Line, are_banded, has_spread, place_on_x
 from sfumato.studies.page.panel_data import PanelData
 
 
@@ -56,7 +56,7 @@ def _without_place(data: PanelData) -> list[str]:
     lost = [
         point
         for point in data.points
-        if place_of(data, point) is None
+        if place_on_x(data, point) is None
         and any(data.mean_at(point, measure, series) is not None for series in data.series(measure))
     ]
     axes = [axis for axis in data.axes if len(axis.settings) > 1]

@@ -24,7 +24,7 @@ from sfumato.studies.page.lines import (
     has_spread,
     line_name,
     lines_of,
-    place_of,
+    place_on_x,
 )
 from sfumato.studies.page.panel_data import PanelData
 
@@ -162,7 +162,7 @@ def _paper_marks(data: PanelData, lines: Sequence[Line], *, grouped: bool = Fals
         number = next((i for i, line in enumerate(lines) if line.name.startswith(wanted)), None)
         if number is None:
             continue
-        place = value.at if panel.is_over_rounds else place_of(data, point)
+        place = value.at if panel.is_over_rounds else place_on_x(data, point)
         if place is not None or panel.is_over_rounds:
             marks.append((number, place, value))
     if not marks:

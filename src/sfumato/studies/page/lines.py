@@ -105,7 +105,7 @@ def _over_points(
         (place, one, point)
         for point in points
         if (one := data.mean_at(point, measure, series)) is not None
-        and (place := place_of(data, point)) is not None
+        and (place := place_on_x(data, point)) is not None
     ]
     names: list[str] = []
     if data.measure_of_x:
@@ -118,7 +118,7 @@ def _over_points(
     return [place for place, _, _ in found], [one for _, one, _ in found], names
 
 
-def place_of(data: PanelData, point: StudyPoint) -> Any:
+def place_on_x(data: PanelData, point: StudyPoint) -> Any:
     """The place of ``point`` on the x axis: a number, a category's name, or ``None`` without a finite one."""
     if data.measure_of_x:
         found = data.mean_at(point, data.measure_of_x, "")

@@ -267,7 +267,8 @@ def _workers(data: PanelData, matrix: _Matrix) -> Figure:
     }
     ends = list(dict.fromkeys(map(matrix.words_of, (finite.min(), finite.max())))) if len(finite) else ["–"]
     title = matrix.series_title
-    said = [f"{text.title(title)}: {' to '.join(ends)}."]
+    said = [text.sentence(data.panel.about)] if data.panel.about else []
+    said.append(f"{text.title(title)}: {' to '.join(ends)}.")
     if without:
         said.append(f"Red: no guarantee ({text.how_many(without, 'pair')}).")
     if none > 0:
