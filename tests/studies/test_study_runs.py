@@ -45,13 +45,8 @@ def study() -> dict[str, Any]:
         main | {"kind": "bars", "title": "Of z = 2 alone", "x": "trust", "where": {"z": 2.0}},
         main | {"kind": "heatmap", "title": "Heat", "x": "z", "y": "trust"},
         main | {"kind": "table", "title": "Table", "measures": ["accuracy", "epsilon:cloud"]},
-<<<<<<< HEAD
         groups
         | {"kind": "pairs", "title": "Pairs", "measures": ["pairs"], "series": ["rigorous", "releases"]},
-=======
-        groups | {"kind": "pairs", "title": "Pairs", "measures": ["pairs"]}
-        | {"series": ["rigorous", "releases"]},
->>>>>>> m53dpogl
         groups | {"kind": "lines", "title": "PwP", "measures": ["pwp:1"], "x": "at", "series": ["rigorous"]},
     ]  # fmt: skip
     for part in (document["values"][0], document["statements"][0]["value"]):
