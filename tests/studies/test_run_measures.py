@@ -22,7 +22,7 @@ def folder(**columns: list[float]) -> PointFolder:
 
 
 def test_volatility_is_of_changes_in_the_second_half() -> None:
-    """Of .5, .6, .5, .8 at rounds 4 to 7 of 7: changes of 10, -10 and 30 points, a standard deviation of 20."""
+    """Of .5, .6, .5, .8 at rounds 4 to 7 of 7: changes of 10, -10 and 30 points; standard deviation 20."""
     (found,) = measure_folder("volatility", folder(accuracy=[0.1, 0.9, 0.2, 0.5, 0.6, 0.5, 0.8]))
     assert found.value == pytest.approx(20.0)
 

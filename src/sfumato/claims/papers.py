@@ -53,8 +53,8 @@ _ALIASES = {
 ERRORS = {
     "H1": "The paper reduces the noise by the rate at which records are drawn. A device takes part whatever "
     "is drawn, so for a whole device that rate hides nothing; and a message holds several draws of a record.",
-    "H2": "The paper leaves open the constant c₁ of its condition ε < c₁qL, so the condition cannot be checked. "
-    "A reason that names H2 says above which c₁ it would be met.",
+    "H2": "The paper leaves open the constant c₁ of its condition ε < c₁qL, so this cannot be checked. "
+    "A reason that names H2 says above which c₁ the condition would be met.",
     "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
     "H7": "7,840 is the number of weights of a linear model of 28 × 28 pixels and 10 classes, not of a "
     "network of 12 layers.",
