@@ -144,6 +144,8 @@ WRONG: dict[str, tuple[Change, str]] = {
         "minus: goes without best"),
     "a difference from a setting that is none": (
         lambda s: s["statements"][0]["value"].update(minus={"z": 7}), "value.minus.z: got 7; must be one of"),
+    "a stated difference from a setting that is none": (
+        lambda s: s["values"][0].update(minus={"z": 7}), "values[0].minus.z: got 7; must be one of"),
     "lines of differences": (
         lambda s: s["panels"][0].update(minus={"z": 1.0}), "panels[0].minus: goes with bars and dots only"),
     "a panel's difference from no axis": (

@@ -10,7 +10,7 @@ from sfumato.errors import SpecError
 from sfumato.spec.base import closest_hint
 from sfumato.spec.refusals import Refused
 from sfumato.studies.measures.registry import is_measure, measure_named
-from sfumato.studies.study import Panel, PaperStatement, Study, StudyAxis, StudyGrid, StudyTerm
+from sfumato.studies.study import Panel, PaperStatement, PaperValue, Study, StudyAxis, StudyGrid, StudyTerm
 
 
 def check_references(study: Study) -> Iterator[Refused]:
@@ -23,6 +23,7 @@ def check_references(study: Study) -> Iterator[Refused]:
         yield from _of_panel(study, panel, f"panels[{number}]")
     for number, value in enumerate(study.values):
         yield from _of_point(study, value, f"values[{number}]", whole=False)
+        yield from _of_minus(study, value, f"values[{number}]")
     for number, statement in enumerate(study.statements):
         yield from _of_statement(study, statement, f"statements[{number}]")
     yield from _of_titles(study)
@@ -115,6 +116,11 @@ def _measure_of_x(panel: Panel, grid: StudyGrid, place: str) -> Iterator[Refused
 def _of_term(study: Study, term: StudyTerm, place: str) -> Iterator[Refused]:
     """Yield refusals of the point and the minus of ``term``, of a statement, at the dotted key ``place``."""
     yield from _of_point(study, term, place, whole=term.best is None)
+    yield from _of_minus(study, term, place)
+
+
+def _of_minus(study: Study, term: StudyTerm | PaperValue, place: str) -> Iterator[Refused]:
+    """Yield refusals of the settings that ``term``, at the dotted key ``place``, subtracts."""
     if (grid := study.grids.get(study.grid_name(term.grid))) is not None:
         yield from _known_settings(grid, term.minus, f"{place}.minus")
 
