@@ -31,6 +31,7 @@ from sfumato.studies.page.panel_data import PanelData
 _HEIGHT = 400
 _LETTERS = 80  # of names of categories that stand side by side
 _MOST_TICKS = 12  # measured places that have a tick each
+_TITLE = 46  # letters of a line of the y axis's title
 _LABEL = 0.05  # of the axis, which the label of a tick takes
 _WHISKERS = "#1D2126"
 _DIAMOND: Json = {"symbol": "diamond-open", "size": 12, "line": {"width": 2.5}}
@@ -211,12 +212,23 @@ def _ticks(places: Sequence[float], limits: Sequence[float], *, is_log: bool) ->
     return {"tickvals": list(places), "ticktext": words}
 
 
+def _ends(data: PanelData, lines: Sequence[Line]) -> list[float]:
+    """The ends of the intervals of all finite values of ``lines``, and the paper's values."""
+    shown = [one for line in lines for _, one in finite_values(line)]
+    halves = [0.0 if math.isnan(one.half_width) else one.half_width for one in shown]
+    ends = [one.value + sign * half for one, half in zip(shown, halves, strict=True) for sign in (-1, 1)]
+    return ends + [value.value for value, _ in data.paper_values(data.panel.measures[0])] if ends else []
+
+
 def _y_axis(data: PanelData, lines: Sequence[Line]) -> Json:
     """The y axis of Plotly's layout: logarithmic where the panel asks for it and a value is above 0."""
     values = [one.value for line in lines for _, one in finite_values(line)]
-    axis: Json = {"title": {"text": text.plotly_label(data.title)}, "exponentformat": "power"}
+    axis: Json = {"title": {"text": text.wrapped(data.title, _TITLE)}, "exponentformat": "power"}
     if data.panel.y_range is not None:
         return axis | {"range": list(data.panel.y_range)}
     if data.panel.log and any(value > 0 for value in values):
         return axis | log_axis(values)
+    if data.panel.kind == "dots" and (ends := _ends(data, lines)):  # groups of dots would begin at 0
+        room = 0.08 * (max(ends) - min(ends)) or 1.0
+        return axis | {"range": [min(ends) - room, max(ends) + room]}
     return axis | {"rangemode": "tozero" if data.panel.kind == "bars" or has_spread(data) else "normal"}
