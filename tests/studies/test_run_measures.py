@@ -43,3 +43,9 @@ def test_intervals_of_control_are_at_their_rounds_and_without_control_there_are_
         measure_folder("interval_by_round", PointFolder(make_folder(tmp_path / "none", frame=metrics(3))))
         == []
     )
+
+
+def test_accuracy_on_data_like_a_workers_own_is_the_last_evaluated_one(tmp_path: Path) -> None:
+    frame = metrics(3).assign(personal_accuracy=[0.5, 0.75, math.nan])
+    folder = PointFolder(make_folder(tmp_path / "groups", frame=frame))
+    assert measure_folder("personal_accuracy", folder)[0].value == 75.0

@@ -30,6 +30,7 @@ FROM_FOLDER: Mapping[str, FromFolder] = {
     "loss_by_round": _of_column(finished_run.by_round, "loss"),
     "train_loss": _of_column(finished_run.last_value, "train_loss"),
     "train_loss_by_round": _of_column(finished_run.by_round, "train_loss"),
+    "personal_accuracy": _of_column(finished_run.last_percent, "personal_accuracy"),
     "worst_decile": _of_column(finished_run.last_percent, "accuracy_worst_decile"),
     "spread": _of_column(finished_run.last_percent, "accuracy_spread"),
     "energy": _of_column(finished_run.total, "energy_j"),

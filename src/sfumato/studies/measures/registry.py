@@ -52,6 +52,7 @@ MEASURES: dict[str, Measure] = {
     "loss_by_round": Measure("test loss", has_several=True),
     "train_loss": Measure("training loss"),
     "train_loss_by_round": Measure("training loss", has_several=True),
+    "personal_accuracy": Measure("accuracy on data like a worker's own, %", unit=PERCENTAGE_POINTS),
     "worst_decile": Measure("accuracy of the worst tenth, %", unit=PERCENTAGE_POINTS),
     "spread": Measure("standard deviation of accuracy over devices, %", unit=PERCENTAGE_POINTS),
     "energy": Measure("energy, J"),
