@@ -14,8 +14,11 @@ from sfumato.studies.page.numbers import with_half_width
 from sfumato.studies.verdicts import Outcome, StatementVerdict
 
 _HUES = {Outcome.AGREES: "#009E73", Outcome.DIFFERS: NO_GUARANTEE, Outcome.NOT_SETTLED: "#B87F00"}
-_UNITS = {"points": "percentage points of accuracy", "%": "change, %"}
-_IN_WORDS = {"points": "percentage points", "%": "percent"}
+# of figures: the title of the axis, and the unit in words
+_UNITS = {
+    "points": ("percentage points of accuracy", "percentage points"),
+    "%": ("change, %", "percent"),
+}
 _ROW = 58
 _MANY = 8  # rows above which the axis stands at the top
 _BEYOND = 6.0  # times as far from 0 as the next value
@@ -47,6 +50,7 @@ def _figure(shown: Sequence[StatementVerdict], unit: str, *, of_paper: bool) -> 
 
     ``unit``: of all; ``of_paper``: whether they are sentences of the paper.
     """
+    axis_title, unit_in_words = _UNITS[unit]
     places = list(range(len(shown)))
     inside = _within_scale(shown)
     ends = [value for one in inside for value in _ends(one)]
@@ -72,7 +76,7 @@ def _figure(shown: Sequence[StatementVerdict], unit: str, *, of_paper: bool) -> 
         "height": 130 + _ROW * len(shown),
         "margin": MARGIN | {"l": 8, "t": 56 if len(shown) > _MANY else 8},
         "shapes": shapes,
-        "xaxis": {"title": {"text": _UNITS[unit]}, "range": [low, high], "zeroline": True}
+        "xaxis": {"title": {"text": axis_title}, "range": [low, high], "zeroline": True}
         | ({"side": "top"} if len(shown) > _MANY else {}),
         "yaxis": {
             "tickvals": places,
@@ -85,7 +89,7 @@ def _figure(shown: Sequence[StatementVerdict], unit: str, *, of_paper: bool) -> 
     what = "The paper's sentences" if of_paper else "Questions of this study"
     agree = "would agree with the paper" if of_paper else "would agree"
     return Figure(
-        title=f"{what} and what was measured, in {_IN_WORDS[unit]}",
+        title=f"{what} and what was measured, in {unit_in_words}",
         caption=f"Dots: {_dots_in_words(shown)}. Blue: values that {agree}. Diamonds: the value that the "
         f"{'sentence' if of_paper else 'question'} names, or the end of the blue range."
         + (" Triangles: beyond the scale, with their value." if beyond else ""),
