@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -238,10 +239,11 @@ def test_a_round_has_the_name_that_the_paper_gives_it(name: str, tmp_path: Path)
 
 
 def test_a_page_says_of_which_form_it_is(tmp_path: Path) -> None:
-    plan = planned(tmp_path, forms={"digits": {}, "paper": {}})
+    plan = planned(tmp_path, forms={"digits": {}, "paper": {"needs": "Fetch it."}})
     for form, said in {
-        "digits": "This page is of the form digits, which runs on any machine. With --paper the study",
-        "paper": "This page is of the form paper, with the paper's data and model. Without --paper",
+        "digits": "This page is of the form digits, which runs on any machine. With --paper the study "
+        "runs in its form paper. Fetch it.",
+        "paper": "This page is of the form paper. Without --paper",
     }.items():
         one = StudyPlan(plan.name, plan.study.in_form(form), form, quick=False, seeds=2)
         folder = tmp_path / form
@@ -384,3 +386,38 @@ def test_a_claim_stands_beside_the_rigorous_figure_of_each_observer(tmp_path: Pa
     assert {one.series: one.value for one in found} == {
         "claimed": 8.9, "rigorous, towards the cloud": 30.0, "rigorous, towards the public": 5.9
     }  # fmt: skip
+
+
+def test_matrices_of_about_one_size_have_the_same_colours_on_a_page(tmp_path: Path) -> None:
+    """ε up to 62 and up to 34 share a scale; those of thousands, and counts, have their own."""
+    where = {"z": [1.0, 2.0], "trust": ["all", "none"]}
+    cases = list(itertools.product(where["z"], where["trust"]))
+    panels = [
+        {"kind": "pairs", "title": f"{z} {trust}", "measures": ["pairs"], "where": {"z": z, "trust": trust}}
+        for z, trust in cases
+    ]
+    plan = planned(tmp_path, panels=panels, values=[], statements=[])
+    values = {(1.0, "all"): (17.0, 62.0), (1.0, "none"): (20.0, 34.0), (2.0, "all"): (6000.0, 12000.0)}
+    values[2.0, "none"] = (3.0, 5.0)
+    pairs = [(unit, observer) for unit in range(5) for observer in range(5) if unit != observer]
+    rows = [
+        {"grid": "main", "point": point.folder_name, "seed": 0, "measure": "pairs", "series": series,
+         "at": math.nan, "unit": unit, "observer": observer, "value": found[unit % 2]}
+        for point in points_of(plan.axes("main"))
+        for found in (values[point.settings["z"], point.settings["trust"]],)
+        for series in ("rigorous", "releases")
+        for unit, observer in pairs
+    ]  # fmt: skip
+    every = [PanelData.of(plan, panel, pd.DataFrame(rows)) for panel in plan.study.panels]
+    traces = [figure.data[0] for data in every for figure in worker_heatmaps(data, every)]
+    ends = [(trace["zmin"], trace["zmax"]) for trace in traces]
+    assert ends[0::2] == [(17.0, 62.0), (17.0, 62.0), (6000.0, 12000.0), (3.0, 5.0)]
+    assert ends[1::2] == [(0.0, most) for _, most in (values[case] for case in cases)]
+
+
+def test_an_equal_caption_is_as_above(tmp_path: Path) -> None:
+    plan = planned(tmp_path, panels=[BARS, BARS | {"title": "B"}], values=[], statements=[])
+    write_study_page(StudyResult(plan, tmp_path, table_of(plan, ACCURACIES), (), (), 0.0, 0.0))
+    page = (tmp_path / "index.html").read_text("utf-8")
+    assert page.count("<figcaption>Mean of 2 seeds. Whiskers: 95 % intervals.</figcaption>") == 1
+    assert page.count("<figcaption>As above.</figcaption>") == 1

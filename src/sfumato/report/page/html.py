@@ -32,18 +32,18 @@ _SHARED = f"plotly-{get_plotlyjs_version()}.min.js"
 
 @dataclass
 class PlacedFigures:
-    """The figures of a page, by the id of their HTML element. Of equal captions only the first is shown."""
+    """The figures of a page, by the id of their HTML element. Of equal captions the first is shown."""
 
     placed: dict[str, Figure] = field(default_factory=dict)
 
     def place(self, figure: Figure) -> str:
         """Add a figure to the page; returns its HTML: title, plot, caption, and a folded table of numbers.
 
-        A caption that another figure has is left out. The legend of a drawing of the network is a list below
-        it.
+        In place of a caption that another figure has stands "As above". The legend of a drawing of the
+        network is a list below it.
         """
         told = any(other.caption == figure.caption for other in self.placed.values())
-        caption = "" if told else _captions(figure)
+        caption = "<figcaption>As above.</figcaption>" if told else _captions(figure)
         key = ""
         if figure.kind == "network":
             key, figure = key_of_marks(figure), _without_legend(figure)

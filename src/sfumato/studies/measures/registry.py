@@ -69,7 +69,9 @@ MEASURES: dict[str, Measure] = {
     "last_smoothness": Measure("last β"),
     "smoothness_above": Measure("rounds with β above {argument}, %", takes_argument=True),
     "volatility": Measure(
-        "volatility of accuracy from round {argument} on, points", unit=PERCENTAGE_POINTS, takes_argument=True
+        "volatility of accuracy from round {argument} on, points",
+        unit="points of change",
+        takes_argument=True,
     ),
     "epsilon": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "claimed": Measure("claimed ε {argument}", "accounts", is_epsilon=True, takes_argument=True),

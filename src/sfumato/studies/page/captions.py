@@ -21,8 +21,8 @@ def caption_of(data: PanelData, lines: Sequence[Line]) -> str:
         parts.append("Bands: ± one standard deviation over workers.")
     elif measure_named(data.panel.measures[0])[0].is_epsilon:
         parts.append("The largest ε over the seeds." if seeds > 1 else "")
-    elif data.is_computed or seeds == 1:
-        parts.append(f"{data.means_in_words}: no interval.")
+    elif seeds == 1 or not any(one.half_width > 0 for line in lines for one in line.values):
+        parts.append(f"{data.means_in_words}{'' if data.is_computed else ': no interval'}.")
     else:
         marks = {"bars": "Whiskers", "dots": "Bars"}.get(data.panel.kind, "Bars")
         marks = "Bands" if are_banded(data, lines) else marks

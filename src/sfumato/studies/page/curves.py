@@ -175,7 +175,8 @@ def _paper_marks(data: PanelData, lines: Sequence[Line], *, grouped: bool = Fals
             "type": "scatter", "mode": "markers", "name": "the paper", "showlegend": not found,
             "x": [place for place, _ in mine], "y": [value.value for _, value in mine],
             "hovertext": [text.plotly_label(f"{value.place}: {value.value:g}") for _, value in mine],
-            "hoverinfo": "text", "marker": _ON_BAR if grouped else _DIAMOND | {"color": lines[number].hue},
+            "hoverinfo": "text",
+            "marker": _ON_BAR if data.panel.kind == "bars" else _DIAMOND | {"color": lines[number].hue},
         } | ({"offsetgroup": str(number)} if grouped else {}))  # fmt: skip
     return found
 

@@ -95,17 +95,18 @@ def _panels(result: StudyResult, figures: PlacedFigures) -> list[str]:
     """
     parts: list[str] = []
     beside: list[str] = []
-    for panel in result.plan.study.panels:
-        data = PanelData.of(result.plan, panel, result.table)
+    every = [PanelData.of(result.plan, panel, result.table) for panel in result.plan.study.panels]
+    pairs = [data for data in every if data.panel.kind == "pairs"]
+    for data in every:
         if not data.points:  # a shortened run has other points
             continue
-        if panel.kind == "pairs":
+        if data.panel.kind == "pairs":
             parts.append(pairs_in_words(data))
-            beside += map(figures.place, figures_of(data))
+            beside += map(figures.place, figures_of(data, pairs))
             continue
         parts += _side_by_side(beside)
         beside = []
-        if panel.kind == "table":
+        if data.panel.kind == "table":
             parts.append(measure_table(data))
         else:
             parts += map(figures.place, figures_of(data))
@@ -150,14 +151,11 @@ def _form_sentence(plan: StudyPlan) -> str:
     """Which form the page is of, and how the other one is run: there are the first one and the paper's."""
     if plan.form == PAPER_FORM:
         return (
-            "This page is of the form paper, with the paper's data and model. Without --paper the study runs "
+            "This page is of the form paper. Without --paper the study runs "
             f"in its form {plan.study.first_form}, on any machine."
         )
-    other = (
-        " With --paper the study runs with the paper's data and model."
-        if PAPER_FORM in plan.study.forms
-        else ""
-    )
+    paper = plan.study.forms.get(PAPER_FORM)
+    other = f" With --paper the study runs in its form paper. {paper.needs}".rstrip() if paper else ""
     return f"This page is of the form {plan.form}, which runs on any machine.{other}"
 
 

@@ -26,6 +26,7 @@ from sfumato.studies.page.tables import with_heading
 
 MOST_WRITTEN = 12
 """Workers of a matrix with a number in every cell."""
+_ALIKE = 4.0  # the largest ε of a matrix over that of another, up to which they have the same colours
 _LINEAR = 10.0  # the largest ε over the smallest, below which their colours are not logarithmic
 _UNDER_DIGITS: list[tuple[float, str]] = [
     (0.0, "#EFF5FB"),
@@ -77,8 +78,10 @@ def axis_heatmap(data: PanelData) -> Figure:
     )
 
 
-def worker_heatmaps(data: PanelData) -> list[Figure]:
+def worker_heatmaps(data: PanelData, beside: Sequence[PanelData] = ()) -> list[Figure]:
     """Heatmaps of ε, or of numbers of releases, of every worker (row) towards every other (column).
+
+    ``beside``: all panels of pairs on the page; ε of one size have the same colours in all of them.
 
     One for each series. A series that is the same for all pairs has none, nor have at most `_MOST_IN_TABLE`
     workers: `pairs_in_words` tells of both.
@@ -86,7 +89,29 @@ def worker_heatmaps(data: PanelData) -> list[Figure]:
     matrices = _matrices(data)
     if _are_few(matrices):
         return []
-    return [_workers(data, matrix) for matrix in matrices if not matrix.is_constant]
+    others = [other for one in beside for other in _matrices(one)]
+    return [
+        _workers(data, matrix, _common_ends(matrix, others)) for matrix in matrices if not matrix.is_constant
+    ]
+
+
+def _common_ends(matrix: _Matrix, others: Sequence[_Matrix]) -> tuple[float, float]:
+    """The least and the largest finite value of ``matrix`` and of those of ``others`` of about its size.
+
+    Of about its size is a matrix of ε on a linear scale whose largest is within a factor of `_ALIKE`; of
+    counts none is.
+    """
+    most = float(matrix.finite.max()) if len(matrix.finite) else math.nan
+    alike = [
+        other.finite
+        for other in others
+        if not matrix.is_count
+        and not other.is_count
+        and other.is_linear
+        and most <= _ALIKE * float(other.finite.max()) <= _ALIKE**2 * most
+    ]
+    values = np.concatenate([matrix.finite, *alike])
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
 
 
 def pairs_in_words(data: PanelData) -> str:
@@ -161,10 +186,9 @@ class _Matrix:
         low, high = float(self.finite.min()), float(self.finite.max())
         return low == 0 or high < _LINEAR * low
 
-    @property
-    def scale(self) -> Json:
-        """Plotly's ends, colours and colour bar of a linear scale: counts from 0, ε from the least one."""
-        low, high = float(self.finite.min()), float(self.finite.max())
+    def scale(self, ends: tuple[float, float]) -> Json:
+        """Plotly's ends, colours and colour bar of a linear scale: of counts from 0, of ε from ``ends``."""
+        low, high = ends
         bar = {"thickness": 12, "outlinewidth": 0, "title": {"text": "releases" if self.is_count else "ε"}}
         if self.is_count:
             ticks = sorted(set(self.finite.tolist()))
@@ -243,14 +267,17 @@ def _pair_table(data: PanelData, matrices: Sequence[_Matrix]) -> str:
     return with_heading(data.panel, table)
 
 
-def _workers(data: PanelData, matrix: _Matrix) -> Figure:
-    """The heatmap of one series; of at most `MOST_WRITTEN` workers with numbers in the cells, ∞ in red."""
+def _workers(data: PanelData, matrix: _Matrix, ends: tuple[float, float]) -> Figure:
+    """The heatmap of one series; of at most `MOST_WRITTEN` workers with numbers in the cells, ∞ in red.
+
+    ``ends``: of its colours, if these are linear.
+    """
     values, count = matrix.values, len(matrix.values)
     finite = matrix.finite
     none, without = int(np.isnan(values).sum()) - count, int(np.isinf(values).sum())
     traces = [matrix.shown(np.isfinite(values)) | EPSILON_COLOURS]
     if matrix.is_linear and len(finite):
-        traces[0] |= matrix.scale
+        traces[0] |= matrix.scale(ends)
     if count <= MOST_WRITTEN:
         traces[0] |= {"texttemplate": "%{text}", "textfont": {"size": 15}}
     if without:
@@ -265,10 +292,12 @@ def _workers(data: PanelData, matrix: _Matrix) -> Figure:
         "xaxis": axis | {"title": {"text": "observer"}},
         "yaxis": axis | {"title": {"text": "worker"}, "autorange": "reversed", "scaleanchor": "x"},
     }
-    ends = list(dict.fromkeys(map(matrix.words_of, (finite.min(), finite.max())))) if len(finite) else ["–"]
+    extremes = (
+        list(dict.fromkeys(map(matrix.words_of, (finite.min(), finite.max())))) if len(finite) else ["–"]
+    )
     title = matrix.series_title
     said = [text.sentence(data.panel.about)] if data.panel.about else []
-    said.append(f"{text.title(title)}: {' to '.join(ends)}.")
+    said.append(f"{text.title(title)}: {' to '.join(extremes)}.")
     if without:
         said.append(f"Red: no guarantee ({text.how_many(without, 'pair')}).")
     if none > 0:
