@@ -72,7 +72,8 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
     }
     return [
         Measurement(
-            sum(dataclasses.astuple(found[series])) if name == "bound" else getattr(found[series], name), series
+            sum(dataclasses.astuple(found[series])) if name == "bound" else getattr(found[series], name),
+            series,
         )
         for series in SERIES_OF_TERMS[name]
     ]
