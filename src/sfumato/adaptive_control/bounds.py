@@ -167,18 +167,39 @@ class BoundInputs:
 
         ``largest_gap``: the largest F_k - F* of the run.
         """
-        found, count = self.corrected_dispersions(), np.arange(1, self.rounds + 1)
-        gamma, beta = self.first_step, self.constants.smoothness
-        step = gamma * float(np.mean(1 / np.sqrt(count)))
-        apart = (beta * gamma * self.steps) ** 2 * float(np.mean(1 / count))
-        drift = apart * (found.b1**2 + found.b2**2) + beta * step * self._step_square
-        return BoundTerms(2 * largest_gap / (gamma * self.steps * math.sqrt(self.rounds)), drift, self._noise)
+        found, beta = self.corrected_dispersions(), self.constants.smoothness
+        harmonic = float(np.mean(1 / np.arange(1, self.rounds + 1)))
+        apart = (beta * self.first_step * self.steps) ** 2 * harmonic
+        drift = apart * (found.b1**2 + found.b2**2) + beta * self._mean_step * self._step_square
+        return BoundTerms(self._start(largest_gap), drift, self._noise)
+
+    def mended_terms(self, largest_gap: float) -> BoundTerms:
+        """The three terms of (33) with all errors mended, but eta tau where (68) and (76) put it.
+
+        It is larger than `corrected_terms`, which keep the (eta tau)^2 that stands before that step. For eta
+        tau <= 1, which the theorem's step size has where beta >= 1.
+
+        ``largest_gap``: the largest F_k - F* of the run.
+        """
+        found, loss = self.corrected_dispersions(), self.constants
+        inner = loss.smoothness * self.steps * (found.b1**2 + found.b2**2) + self._step_square
+        drift = loss.smoothness * self._mean_step * inner
+        return BoundTerms(self._start(largest_gap), drift, self._noise)
 
     @property
     def noise_of_independent_sums(self) -> float:
         """Term (b) of (33), made smaller: it has the expected square of a sum of independent noises."""
         local = self.gap.local_aggregations
         return self._noise * (local**2 + 1) / (local**3 + 1)
+
+    def _start(self, largest_gap: float) -> float:
+        """The start term, corrected; ``largest_gap``: the largest F_k - F* of the run."""
+        return 2 * largest_gap / (self.first_step * self.steps * math.sqrt(self.rounds))
+
+    @property
+    def _mean_step(self) -> float:
+        """The mean of the step sizes of all rounds."""
+        return self.first_step * float(np.mean(1 / np.sqrt(np.arange(1, self.rounds + 1))))
 
     @property
     def _step_square(self) -> float:

@@ -55,8 +55,9 @@ _ALIASES = {
 ERRORS = {
     "H1": "The paper reduces the noise by the rate at which records are drawn. A device takes part whatever "
     "is drawn, so for a whole device that rate hides nothing; and a message holds several draws of a record.",
-    "H2": "The paper leaves open the constant c₁ of its condition ε < c₁qL, so the condition cannot be "
-    "checked. A reason that names H2 says above which c₁ it would be met.",
+    "H2": "c₁, of the condition ε < c₁qL of Proposition 3.1, is not stated, so the condition cannot be "
+    "checked; nor is c₂. v₂ of (32) and (33) is not defined: in (55) it has the place of c₂ for "
+    "devices under untrusted edges.",
     "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
     "H6": "The first term of Theorem 4.3 has γ in the numerator. By its proof γ is in the denominator.",
     "H7": "7,840 is the number of weights of a linear model of 28 × 28 pixels and 10 classes, not of a "
@@ -89,8 +90,8 @@ ERRORS = {
     "P3": "Drawing the participants hides nothing from whoever draws them or can tell who was drawn.",
     "P4": "With a fixed number drawn, another device is drawn in the place of the missing one: the sum "
     "changes by up to twice as much.",
-    "P5": "The paper clips gradients. An update of several epochs with momentum is longer than the paper's "
-    "bound on it.",
+    "P5": "The paper clips gradients. An update of several epochs with momentum can be longer than the "
+    "paper's bound on it.",
     "P7": "The bound on a message's power holds on average over the draws of coordinates. In a single round "
     "a message may exceed it.",
 }

@@ -20,7 +20,15 @@ from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByMultiplier
 from sfumato.studies.measures.base import Measurement, Measurements
 
-PRINTED, CORRECTED, INDEPENDENT = "as printed", "corrected", "corrected, independent noises"
+PRINTED, MENDED = "as printed", "slips mended"
+TIGHTER, INDEPENDENT = "mended and tightened", "tightened, independent noises"
+SERIES_OF_TERMS = {
+    "start": (PRINTED, MENDED),
+    "drift": (PRINTED, MENDED, TIGHTER),
+    "noise": (PRINTED, INDEPENDENT),
+    "bound": (PRINTED, MENDED, TIGHTER, INDEPENDENT),
+}
+"""Of each term of Theorem 4.3 the series in which it is not that of another series."""
 
 
 def convergence_bound(spec: Spec, term: str) -> Measurements:
@@ -37,8 +45,9 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
         SpecError: the model is not a built-in one.
 
     Returns:
-        By series, the value as printed and as corrected; of ``noise`` and ``bound`` also with independent
-        noises. Of the dispersions b1 and b2 it is the square.
+        By series, the value as printed; with slips mended; tightened besides, with (ητ)² where the proof puts
+        the larger ητ; and with independent noises too. Of a term those series in which it differs. Of the
+        dispersions b1 and b2 it is the square, printed and mended.
     """
     name, _, written = term.partition(":")
     beta, sigma, between, within, gradient, largest_gap = map(float, written.split(","))
@@ -52,16 +61,21 @@ def convergence_bound(spec: Spec, term: str) -> Measurements:
     loss = Constants(beta, sigma, between, within, gradient)
     inputs = BoundInputs(loss, 1 / (rounds * beta), steps, rounds, devices, devices, gap)
     if name in ("b1", "b2"):
-        both = {PRINTED: inputs.printed_dispersions(), CORRECTED: inputs.corrected_dispersions()}
+        both = {PRINTED: inputs.printed_dispersions(), MENDED: inputs.corrected_dispersions()}
         return [Measurement(getattr(found, name) ** 2, series) for series, found in both.items()]
-    printed, corrected = inputs.printed_terms(largest_gap), inputs.corrected_terms(largest_gap)
-    independent = dataclasses.replace(corrected, noise=inputs.noise_of_independent_sums)
-    found = {PRINTED: printed, CORRECTED: corrected}
-    if name in ("noise", "bound"):
-        found[INDEPENDENT] = independent
+    tighter = inputs.corrected_terms(largest_gap)
+    found = {
+        PRINTED: inputs.printed_terms(largest_gap),
+        MENDED: inputs.mended_terms(largest_gap),
+        TIGHTER: tighter,
+        INDEPENDENT: dataclasses.replace(tighter, noise=inputs.noise_of_independent_sums),
+    }
     return [
-        Measurement(sum(dataclasses.astuple(terms)) if name == "bound" else getattr(terms, name), series)
-        for series, terms in found.items()
+        Measurement(
+            sum(dataclasses.astuple(found[series])) if name == "bound" else getattr(found[series], name),
+            series,
+        )
+        for series in SERIES_OF_TERMS[name]
     ]
 
 
