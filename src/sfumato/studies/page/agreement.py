@@ -246,7 +246,7 @@ def expected_text(one: StatementVerdict) -> str:
         )
         return words.replace("-", "−")
     if expect.at_least is not None and expect.at_most is not None:
-        return f"{expect.at_least:g} to {expect.at_most:g}{tail}"
+        return f"{expect.at_least:g} to {expect.at_most:g}{tail}".replace("-", "−")
     end = f"at least {expect.at_least:g}" if expect.at_least is not None else f"at most {expect.at_most:g}"
     return f"{end}{tail}".replace("-", "−")
 
