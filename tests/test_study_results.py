@@ -19,8 +19,7 @@ from sfumato.studies.load import load_study, study_names
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if "<!-- study: " in page.read_text("utf-8"))
 NAME = "hdp/table4"
-GRID = "parties"
-"""A study of accounts and its grid, for results that are made up here."""
+"""A study of accounts, for results that are made up here."""
 
 
 def loaded() -> ModuleType:
@@ -45,11 +44,11 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def made_up(tool: ModuleType, out: Path, *, without: int = 0) -> str:
     """Keep a result in which every ε towards the cloud is 7; ``without``: so many points are missing."""
     plan = StudyPlan.of(*load_study(NAME))
-    points = tool.points_of(plan.axes(GRID))[without:]
+    points = [(grid, point) for grid in plan.study.grids for point in tool.points_of(plan.axes(grid))]
     rows = [
-        {"grid": GRID, "point": point.folder_name, "seed": 0, "measure": "epsilon:cloud", "series": "",
+        {"grid": grid, "point": point.folder_name, "seed": 0, "measure": "epsilon:cloud", "series": "",
          "at": float("nan"), "unit": -1, "observer": -1, "value": 7.0}
-        for point in points
+        for grid, point in points[without:]
     ]  # fmt: skip
     plan.folder(out).mkdir(parents=True)
     pd.DataFrame(rows).to_parquet(plan.folder(out) / tool.TABLE_FILE)
