@@ -155,7 +155,9 @@ def test_a_lost_run_and_a_lost_measure_are_done_again(ran: StudyResult) -> None:
     assert result.is_file()
 
 
-def test_a_measure_of_another_spec_is_not_kept(ran: StudyResult, tmp_path: Path) -> None:
+def test_a_measure_of_another_spec_or_version_is_not_kept(
+    ran: StudyResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     document = study()
     document["grids"]["groups"]["spec"]["training"]["rounds"] = 4
     name, loaded = load_study(written(tmp_path, document))
@@ -168,6 +170,8 @@ def test_a_measure_of_another_spec_is_not_kept(ran: StudyResult, tmp_path: Path)
     other.file.write_bytes(ours.file.read_bytes())
     assert ours.is_done
     assert not other.is_done
+    monkeypatch.setattr("sfumato.studies.observations.versions", lambda: {"sfumato": "0.0.0"})
+    assert not ours.is_done  # another version may compute it otherwise
 
 
 def test_the_command_runs_a_shortened_study_and_marks_it(

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from sfumato.durable_files import replacing
 from sfumato.run_folder.manifest import FileRecord
 from sfumato.spec.document import Spec, fingerprint
+from sfumato.spec.frozen import versions
 from sfumato.spec.load import load_spec
 from sfumato.studies.grids import StudyPlan, StudyPoint, points_of
 from sfumato.studies.measures.base import SPREAD, Measurements, PointFolder
@@ -27,7 +28,7 @@ from sfumato.sweeps.request import SweepRequest, Task
 
 MEASURES_FOLDER = "measures"
 _SPEC = b"sfumato"
-"""Key of the spec's fingerprint in the file of a computed measure."""
+"""Key, in the file of a computed measure, of the fingerprint of what it was computed from."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class FormulaTask:
 
     @property
     def is_done(self) -> bool:
-        """Whether the file exists and was computed from the same spec."""
+        """Whether the file exists and was computed from the same spec by the same version of Sfumato."""
         try:
             kept = pq.read_schema(self.file).metadata or {}
         except (OSError, pa.ArrowInvalid):
@@ -194,5 +195,5 @@ def _file(folder: Path, task: Task, measure: str) -> Path:
 
 
 def _key(spec: Spec) -> bytes:
-    """The fingerprint of ``spec`` as bytes, by which a file shows what it was computed from."""
-    return fingerprint(spec.model_dump(mode="json")).encode()
+    """A fingerprint of ``spec`` and of Sfumato's version, by which a file shows what it was computed from."""
+    return fingerprint({"spec": spec.model_dump(mode="json"), "version": versions().get("sfumato")}).encode()
