@@ -58,7 +58,7 @@ def small_disk(folder: Path, size: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", folder], check=True)
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def as_others(*command: str | Path) -> subprocess.CompletedProcess[str]:
