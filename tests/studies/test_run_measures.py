@@ -49,3 +49,18 @@ def test_accuracy_on_data_like_a_workers_own_is_the_last_evaluated_one(tmp_path:
     frame = metrics(3).assign(personal_accuracy=[0.5, 0.75, math.nan])
     folder = PointFolder(make_folder(tmp_path / "groups", frame=frame))
     assert measure_folder("personal_accuracy", folder)[0].value == 75.0
+
+
+def test_rounds_until_an_accuracy_end_with_the_first_evaluation_that_has_it(tmp_path: Path) -> None:
+    frame = metrics(5).assign(accuracy=[0.1, math.nan, 0.5, 0.4, 0.75])
+    folder = PointFolder(make_folder(tmp_path / "run", frame=frame))
+    assert measure_folder("rounds_to:0.5", folder)[0].value == 3.0
+    assert measure_folder("rounds_to:0.75", folder)[0].value == 5.0
+    assert math.isnan(measure_folder("rounds_to:0.8", folder)[0].value)
+
+
+def test_noise_of_control_and_its_longest_rounds(tmp_path: Path) -> None:
+    frame = metrics(4).assign(interval=[7.0, 40.0, 40.0, 39.0], noise_factor=[2.0, 0.75, 0.75, 1.5])
+    folder = PointFolder(make_folder(tmp_path / "controlled", frame=frame))
+    assert [one.value for one in measure_folder("noise_factor_by_round", folder)] == [2.0, 0.75, 0.75, 1.5]
+    assert measure_folder("interval_above:39", folder)[0].value == 50.0

@@ -55,9 +55,9 @@ _ALIASES = {
 ERRORS = {
     "H1": "The paper reduces the noise by the rate at which records are drawn. A device takes part whatever "
     "is drawn, so for a whole device that rate hides nothing; and a message holds several draws of a record.",
-    "H2": "c₁, of the condition ε < c₁qL of Proposition 3.1, is not stated, so the condition cannot be "
-    "checked; nor is c₂. v₂ of (32) and (33) is not defined: in (55) it has the place of c₂ for "
-    "devices under untrusted edges.",
+    "H2": "The paper leaves open the constant c₁ of its condition ε < c₁qL, so the condition cannot be "
+    "checked, and c₂, which scales its noise: the spec states c₂; the proof that the paper cites has 2. "
+    "A reason that names H2 says above which c₁ the condition would be met, or which c₂ the noise has.",
     "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
     "H6": "The first term of Theorem 4.3 has γ in the numerator. By its proof γ is in the denominator.",
     "H7": "7,840 is the number of weights of a linear model of 28 × 28 pixels and 10 classes, not of a "

@@ -97,6 +97,16 @@ def total_until(folder: PointFolder, column: str, level: str) -> Measurements:
     return _one(float(metrics[column].iloc[: int(reached[0]) + 1].sum()))
 
 
+def rounds_until(folder: PointFolder, level: str) -> Measurements:
+    """The first evaluated round with an accuracy of ``level`` or more: so many rounds it took; else NaN.
+
+    ``level``: a share as text, such as ``0.75``.
+    """
+    accuracy = metric_by_round(folder.run, "accuracy")
+    reached = accuracy.index[accuracy >= float(level)]
+    return _one(float(reached[0]) if len(reached) else math.nan)
+
+
 def _one(value: float) -> Measurements:
     """A single measurement, of the whole run."""
     return [Measurement(value)]

@@ -10,6 +10,7 @@ from sfumato.report.results.network import towards_in_words
 from sfumato.spec.base import closest_hint
 
 PERCENTAGE_POINTS = "points"
+POINTS_OF_CHANGE = "points of change"
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,12 @@ MEASURES: dict[str, Measure] = {
     "delay": Measure("delay, s"),
     "energy_to": Measure("energy until the accuracy, J", takes_argument=True),
     "delay_to": Measure("delay until the accuracy, s", takes_argument=True),
+    "rounds_to": Measure("rounds until the accuracy", takes_argument=True),
     "channel_uses": Measure("uses of the channel"),
     "clip_fraction": Measure("clipped messages, %"),
     "interval_by_round": Measure("τ, local steps", has_several=True),
+    "interval_above": Measure("rounds with τ above {argument}, %", takes_argument=True),
+    "noise_factor_by_round": Measure("noise, as a multiple of the spec's", has_several=True),
     "mean_interval": Measure("mean τ, local steps"),
     "mean_trusted": Measure("mean s, trusted edges"),
     "mean_untrusted": Measure("mean s, untrusted edges"),
@@ -69,9 +73,7 @@ MEASURES: dict[str, Measure] = {
     "last_smoothness": Measure("last β"),
     "smoothness_above": Measure("rounds with β above {argument}, %", takes_argument=True),
     "volatility": Measure(
-        "volatility of accuracy from round {argument} on, points",
-        unit="points of change",
-        takes_argument=True,
+        "volatility of accuracy from round {argument} on, points", unit=POINTS_OF_CHANGE, takes_argument=True
     ),
     "epsilon": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "claimed": Measure("claimed ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
@@ -93,8 +95,8 @@ MEASURES: dict[str, Measure] = {
 
 ``epsilon:OBSERVER`` watches that kind of observer. ``claimed:TEXT@OBSERVER`` and ``rigorous:TEXT@OBSERVER``
 are about the claims whose source contains the text; ``claim_and_rigorous:TEXT@OBSERVER,OBSERVER`` has both,
-by series. ``energy_to:0.75`` and ``delay_to:0.75``: until the first evaluated round with that accuracy.
-``smoothness_above:0.1``: under control. ``volatility:100``: the standard
+by series. ``energy_to:0.75``, ``delay_to:0.75`` and ``rounds_to:0.75``: until the first evaluated round with
+that accuracy. ``smoothness_above:0.1`` and ``interval_above:39``: under control. ``volatility:100``: the standard
 deviation of the change from one evaluation to the next, from round 100 on. ``pwp:1`` and ``pwp:2``: the
 threat model of the DP-OGL paper. ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term, or ``bound``, and
 the constants of the loss.
