@@ -20,6 +20,14 @@ AIR: dict[str, Any] = {
                 "noise": {"formula": "pfels", "epsilon": 1000.0}},
 }  # fmt: skip
 
+CHAIN: dict[str, Any] = {
+    "name": "chain", "protocol": "dp-ogl", "data": {"source": "synthetic", "examples_per_device": 10},
+    "model": {"kind": "softmax"},
+    "topology": {"kind": "groups", "structure": "list", "groups": [[0, 1], [1, 2]], "devices": 3},
+    "training": {"rounds": 3, "local_steps": 1, "batch_size": 10, "learning_rate": 0.1, "merge_every": 2},
+    "privacy": {"delta": 1e-5, "clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 2.0}},
+}  # fmt: skip
+
 
 @pytest.mark.parametrize("protocol", ["pfels", "wfl-p", "wfl-pdp"])
 def test_where_power_binds_everybody_sends_with_all_of_it(protocol: str) -> None:
@@ -52,3 +60,12 @@ def test_the_whole_bound_of_theorem_4_3_is_the_sum_of_its_terms() -> None:
         )
     smaller = of["bound"]["corrected"] - of["bound"]["corrected, independent noises"]
     assert smaller == pytest.approx(of["noise"]["corrected"] * 18 / 28)
+
+
+def test_the_least_epsilon_in_a_common_group_is_that_of_neighbours() -> None:
+    """Workers 0 and 2 share no group: worker 1 alone links them, and less of their releases arrives."""
+    found = {one.series: one.value for one in measure_spec("pairs", load_spec(CHAIN)) if one.unit < 0}
+    assert found["releases, least"] < found["releases, least in a common group"] == 3.0
+    of_pairs = {(one.unit, one.observer): one.value for one in measure_spec("pairs", load_spec(CHAIN))
+                if one.series == "rigorous"}  # fmt: skip
+    assert found["rigorous, least in a common group"] == min(of_pairs[pair] for pair in ((0, 1), (1, 2)))
