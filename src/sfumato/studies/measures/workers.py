@@ -43,7 +43,8 @@ _MOMENTS = 8
 def pairs_of_workers(spec: Spec, _: str) -> Measurements:
     """ε of every worker towards every other after the last epoch: rigorous and as claimed.
 
-    Series ``SERIES, mean``, ``SERIES, least`` and ``SERIES, largest`` are of all pairs. ``releases`` is how
+    Series ``SERIES, mean``, ``SERIES, least`` and ``SERIES, largest`` are of all pairs, ``SERIES, least in a
+    common group`` is of pairs that share a group, none where the series has no such pair. ``releases`` is how
     many the rigorous ε charges, ``releases by the paper's count`` how many Theorem 1 counts. Pairs of which
     the paper claims nothing have no claimed series. The second argument is not used.
     """
@@ -61,6 +62,9 @@ def pairs_of_workers(spec: Spec, _: str) -> Measurements:
         mean = sum(values) / len(values)
         summary = {"mean": mean, "least": min(values), "largest": max(values)}
         found += [Measurement(value, f"{series}, {what}") for what, value in summary.items()]
+        together = [one.value for one in found if one.series == series and workers.share_group(one)]
+        if together:
+            found.append(Measurement(min(together), f"{series}, least in a common group"))
     return found
 
 
@@ -137,6 +141,12 @@ class _Workers:
     def count(self) -> int:
         """The number of workers."""
         return self.releases.device_count
+
+    def share_group(self, measured: Measurement) -> bool:
+        """Whether the two workers that a measurement of a pair is of are in a common group."""
+        kinds = self.releases.kinds
+        mine, theirs = (set(kinds.groups[int(kinds.of[i])][0]) for i in (measured.unit, measured.observer))
+        return bool(mine & theirs)
 
     def of_pair(self, unit: int, observer: int) -> Mapping[str, float]:
         """By series, ε of ``unit`` towards ``observer`` after the last epoch, and numbers of releases.
