@@ -14,7 +14,7 @@ from sfumato.errors import SpecError
 from sfumato.rounding import number
 from sfumato.studies.measures.registry import watched_observer
 from sfumato.studies.references import same_setting
-from sfumato.studies.study import Panel, Study, StudyAxis
+from sfumato.studies.study import Panel, Study, StudyAxis, with_minus
 from sfumato.sweeps.grid import Axis, as_yaml, grid
 from sfumato.sweeps.request import SweepRequest
 
@@ -185,16 +185,13 @@ class StudyPlan:
         """
         panels = self.study.panels
         asked = [(panel.grid, measure, panel.where) for panel in panels for measure in panel.measures]
-        asked += [(p.grid, name, {**p.where, **p.minus}) for p in panels if p.minus for name in p.measures]
+        asked += [(p.grid, name, with_minus(p)) for p in panels if p.minus for name in p.measures]
         asked += [(panel.grid, x, panel.where) for panel in panels if (x := self._measure_of_x(panel))]
         asked += [(value.grid, value.measure, value.where) for value in self.study.values]
         for statement in self.study.statements:
             asked += [(term.grid, term.measure, term.where) for term in statement.terms]
-            terms = (statement.value, statement.minus, statement.relative_to)
             asked += [
-                (term.grid, term.measure, {**term.where, **term.minus})
-                for term in terms
-                if term and term.minus
+                (term.grid, term.measure, with_minus(term)) for term in statement.compared if term.minus
             ]
         return [(measure, where) for grid, measure, where in asked if self.study.grid_name(grid) == name]
 

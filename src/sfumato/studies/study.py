@@ -88,6 +88,11 @@ Best: TypeAlias = Literal["highest", "lowest"]
 """Of several points, that with the highest or the lowest mean of the measure over seeds."""
 
 
+def with_minus(one: StudyTerm | Panel) -> Where:
+    """The settings of what is subtracted: those that ``one`` is at, but where its ``minus`` names others."""
+    return {**one.where, **one.minus}
+
+
 class StudyTerm(Section):
     """One measured quantity: a measure at one point of a grid, or at the best of several."""
 
@@ -205,10 +210,14 @@ class PaperStatement(Section):
         return self.place != OWN_QUESTION
 
     @property
+    def compared(self) -> tuple[StudyTerm, ...]:
+        """A tuple of its value and of the term that it is compared with; empty of a direction."""
+        return tuple(term for term in (self.value, self.minus, self.relative_to) if term is not None)
+
+    @property
     def terms(self) -> tuple[StudyTerm | Monotone, ...]:
         """A tuple of all measured quantities that the statement uses."""
-        said = self.value, self.minus, self.relative_to, self.rises, self.falls
-        return tuple(term for term in said if term is not None)
+        return (*self.compared, *(along for along in (self.rises, self.falls) if along is not None))
 
     def refusals(self) -> Refusals:
         """Refuse anything but either one value with what is expected of it, or one direction.

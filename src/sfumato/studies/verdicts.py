@@ -24,7 +24,7 @@ from sfumato.studies.grids import StudyPlan, StudyPoint, named_setting, points_o
 from sfumato.studies.measures.registry import PERCENTAGE_POINTS, Measure, measure_named
 from sfumato.studies.observations import last_by_seed
 from sfumato.studies.references import fixed_axes, same_setting
-from sfumato.studies.study import Monotone, PaperStatement, StudyTerm
+from sfumato.studies.study import Monotone, PaperStatement, StudyTerm, with_minus
 
 
 class Outcome(enum.StrEnum):
@@ -95,7 +95,8 @@ class _StatementJudge:
             return self._of_direction(statement, direction, 1.0 if statement.rises else -1.0)
         assert statement.value is not None
         assert statement.expect is not None
-        values = self._values(statement)
+        measured = [self._of_term(term) for term in statement.compared]
+        values = _combined(statement, measured)
         low, high = _interval(values, is_exact=_is_exact(statement))
         seeds = self.plan.seeds_of(self._name(statement.value.grid))
         outcome = (
@@ -115,41 +116,11 @@ class _StatementJudge:
             mean(values).value,
             low,
             high,
-            self._compared(statement),
+            _summaries(statement, measured),
             unit,
             is_change,
             is_absolute and measure.is_epsilon,
         )
-
-    def _compared(self, statement: PaperStatement) -> tuple[float, ...]:
-        """The measured values of the two terms of a comparison; empty without a second term.
-
-        Each is the mean over seeds, of ε the largest. ``statement``: with a value.
-        """
-        other = statement.minus or statement.relative_to
-        if statement.value is None or other is None or statement.value.minus or other.minus:
-            return ()
-        found = []
-        for term in (statement.value, other):
-            values = self._of_term(term)
-            is_epsilon = measure_named(term.measure)[0].is_epsilon
-            found.append(float(values.max() if is_epsilon else values.mean()))
-        return tuple(found)
-
-    def _values(self, statement: PaperStatement) -> list[float]:
-        """The value of every seed that has one: as measured, or compared with that of another term.
-
-        ``statement``: with a value. A ``minus`` is subtracted; relative to another term it is percent above
-        it.
-        """
-        assert statement.value is not None
-        values = self._of_term(statement.value)
-        if statement.minus is not None:
-            values = values.sub(self._of_term(statement.minus)).dropna()
-        elif statement.relative_to is not None:
-            baseline = self._of_term(statement.relative_to)
-            values = (100 * (values / baseline - 1)).dropna()
-        return [float(value) for value in values if not math.isnan(value)]
 
     def _of_term(self, term: StudyTerm) -> pd.Series[float]:
         """The measured values of a term by seed; of measures over rounds the asked or the last one.
@@ -157,7 +128,7 @@ class _StatementJudge:
         Indexed by seed; empty where there is no such point. What its ``minus`` names is subtracted.
         """
         if term.minus:
-            other = term.model_copy(update={"where": {**term.where, **term.minus}, "minus": {}})
+            other = term.model_copy(update={"where": with_minus(term), "minus": {}})
             return self._of_term(term.model_copy(update={"minus": {}})).sub(self._of_term(other)).dropna()
         found = self._rows(term.grid, term.measure, term.series)
         for column in ("at", "unit", "observer"):
@@ -184,7 +155,7 @@ class _StatementJudge:
 
         Of two it is said whose each is: by the settings in which the terms differ.
         """
-        terms = [term for term in (statement.value, statement.minus, statement.relative_to) if term]
+        terms = statement.compared
         said = []
         for number, term in enumerate(terms):
             point = self._point(term, self._rows(term.grid, term.measure, term.series)) if term.best else None
@@ -262,6 +233,33 @@ class _StatementJudge:
             (table["grid"] == self._name(grid)) & (table["measure"] == measure) & (table["series"] == series)
         )
         return table[chosen]
+
+
+def _combined(statement: PaperStatement, measured: Sequence[pd.Series[float]]) -> list[float]:
+    """The value of every seed that has one: as measured, or compared with that of another term.
+
+    A ``minus`` is subtracted; relative to another term it is percent above it. ``measured``: by seed, of the
+    terms that the statement compares.
+    """
+    values = measured[0]
+    if statement.minus is not None:
+        values = values.sub(measured[1]).dropna()
+    elif statement.relative_to is not None:
+        values = (100 * (values / measured[1] - 1)).dropna()
+    return [float(value) for value in values if not math.isnan(value)]
+
+
+def _summaries(statement: PaperStatement, measured: Sequence[pd.Series[float]]) -> tuple[float, ...]:
+    """The mean over seeds of both terms of a comparison, of ε the largest.
+
+    Empty without a second term, and where a term is a difference itself. ``measured``: as of `_combined`.
+    """
+    if len(measured) == 1 or any(term.minus for term in statement.compared):
+        return ()
+    return tuple(
+        float(values.max() if measure_named(term.measure)[0].is_epsilon else values.mean())
+        for term, values in zip(statement.compared, measured, strict=True)
+    )
 
 
 def _unit(measure: Measure, *, is_absolute: bool) -> str:

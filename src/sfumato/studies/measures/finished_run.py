@@ -90,11 +90,10 @@ def total_until(folder: PointFolder, column: str, level: str) -> Measurements:
 
     ``level``: a share as text, such as ``0.75``. NaN, too, where the metrics do not have the column.
     """
-    metrics = folder.run.metrics
-    reached = np.flatnonzero(metrics["accuracy"].to_numpy(dtype=float) >= float(level))
-    if not len(reached) or column not in metrics:
+    metrics, reached = folder.run.metrics, _first_with(folder, level)
+    if reached is None or column not in metrics:
         return _one(math.nan)
-    return _one(float(metrics[column].iloc[: int(reached[0]) + 1].sum()))
+    return _one(float(metrics[column].iloc[: reached + 1].sum()))
 
 
 def rounds_until(folder: PointFolder, level: str) -> Measurements:
@@ -102,9 +101,17 @@ def rounds_until(folder: PointFolder, level: str) -> Measurements:
 
     ``level``: a share as text, such as ``0.75``.
     """
-    accuracy = metric_by_round(folder.run, "accuracy")
-    reached = accuracy.index[accuracy >= float(level)]
-    return _one(float(reached[0]) if len(reached) else math.nan)
+    reached = _first_with(folder, level)
+    return _one(math.nan if reached is None else float(folder.run.metrics["round"].iloc[reached]))
+
+
+def _first_with(folder: PointFolder, level: str) -> int | None:
+    """The first row of the metrics, from 0, with an accuracy of ``level`` or more; ``None`` if none has."""
+    metrics = folder.run.metrics
+    if "accuracy" not in metrics:
+        return None
+    reached = np.flatnonzero(metrics["accuracy"].to_numpy(dtype=float) >= float(level))
+    return int(reached[0]) if len(reached) else None
 
 
 def _one(value: float) -> Measurements:

@@ -24,7 +24,7 @@ def caption_of(data: PanelData, lines: Sequence[Line]) -> str:
     elif seeds == 1 or not any(one.half_width > 0 for line in lines for one in line.values):
         parts.append(f"{data.means_in_words}{'' if data.is_computed else ': no interval'}.")
     else:
-        marks = {"bars": "Whiskers", "dots": "Bars"}.get(data.panel.kind, "Bars")
+        marks = "Whiskers" if data.panel.kind == "bars" else "Bars"
         marks = "Bands" if are_banded(data, lines) else marks
         parts.append(f"{data.means_in_words}. {marks}: 95 % intervals.")
     if any(True for _ in data.paper_values(data.panel.measures[0])):

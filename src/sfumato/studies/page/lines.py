@@ -57,9 +57,12 @@ def lines_of(data: PanelData) -> list[Line]:
         points = [point for point in data.points if _is_on(axis, setting, point)]
         for j, series in enumerate(several):
             title = line_name(name, series if len(several) > 1 else "") or series or data.title
-            number, dash = (j, j) if len(named) == 1 < len(several) else (place, j + place // len(PALETTE))
-            if len(several) == 1:  # so that a line that lies on another one is seen, and colours may repeat
-                dash = place
+            if len(several) == 1:  # by dashes a line is seen that lies on another one
+                number = dash = place
+            elif len(named) == 1:
+                number = dash = j
+            else:
+                number, dash = place, j + place // len(PALETTE)
             line = Line(title, number, DASHES[dash % len(DASHES)], *over(data, points, measure, series))
             if line.x:
                 found.append(line)

@@ -28,10 +28,8 @@ MOST_WRITTEN = 12
 """Workers of a matrix with a number in every cell."""
 _ALIKE = 4.0  # the largest ε of a matrix over that of another, up to which they have the same colours
 _LINEAR = 10.0  # the largest ε over the smallest, below which their colours are not logarithmic
-_UNDER_DIGITS: list[tuple[float, str]] = [
-    (0.0, "#EFF5FB"),
-    (1.0, "#7FB8E0"),
-]  # dark digits are read on all of it
+# dark digits can be read on all of it
+_UNDER_DIGITS = [(0.0, "#EFF5FB"), (1.0, "#7FB8E0")]
 _MOST_IN_TABLE = 4  # workers whose pairs are a table and no heatmaps
 _SERIES = {RIGOROUS: "rigorous ε", RELEASES: "releases", COUNTED: "releases by Theorem 1"}
 

@@ -18,7 +18,7 @@ from sfumato.studies.measures.base import SPREAD
 from sfumato.studies.measures.registry import PERCENTAGE_POINTS, Measure, measure_named
 from sfumato.studies.observations import last_by_seed
 from sfumato.studies.page.numbers import with_half_width
-from sfumato.studies.study import Best, Panel, PaperValue, StudyAxis
+from sfumato.studies.study import Best, Panel, PaperValue, StudyAxis, with_minus
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class PanelData:
         name = plan.study.grid_name(panel.grid)
         axes = plan.axes(name)
         points = tuple(point for point in points_of(axes) if point.matches(panel.where))
-        subtracted = [p for p in points_of(axes) if panel.minus and p.matches({**panel.where, **panel.minus})]
+        subtracted = [p for p in points_of(axes) if panel.minus and p.matches(with_minus(panel))]
         if panel.minus:
             points = tuple(point for point in points if not point.matches(panel.minus))
         measures = [*panel.measures, panel.measure_of_x([axis.name for axis in axes])]
