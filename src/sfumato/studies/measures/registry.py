@@ -96,10 +96,10 @@ MEASURES: dict[str, Measure] = {
 ``epsilon:OBSERVER`` watches that kind of observer. ``claimed:TEXT@OBSERVER`` and ``rigorous:TEXT@OBSERVER``
 are about the claims whose source contains the text; ``claim_and_rigorous:TEXT@OBSERVER,OBSERVER`` has both,
 by series. ``energy_to:0.75``, ``delay_to:0.75`` and ``rounds_to:0.75``: until the first evaluated round with
-that accuracy. ``smoothness_above:0.1`` and ``interval_above:39``: under control. ``volatility:100``: the standard
-deviation of the change from one evaluation to the next, from round 100 on. ``pwp:1`` and ``pwp:2``: the
-threat model of the DP-OGL paper. ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term, or ``bound``, and
-the constants of the loss.
+that accuracy. ``smoothness_above:0.1`` and ``interval_above:39``: under control. ``volatility:100``: the
+standard deviation of the change from one evaluation to the next, from round 100 on. ``pwp:1`` and ``pwp:2``:
+the threat model of the DP-OGL paper. ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term, or ``bound``,
+and the constants of the loss.
 ``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
 ``aggregation_seconds``, ``aggregation_megabytes`` and ``election_seconds``: of one round, in all zones.
 """
