@@ -100,8 +100,8 @@ deviation of the change from one evaluation to the next, from round 100 on. ``pw
 threat model of the DP-OGL paper. ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term, or ``bound``, and
 the constants of the loss.
 ``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
-``aggregation_seconds``, ``aggregation_megabytes``, ``aggregation_overhead_megabytes`` and ``election_seconds``:
-of one round, in all zones.
+``aggregation_seconds``, ``aggregation_megabytes``, ``aggregation_overhead_megabytes`` and
+``election_seconds``: of one round, in all zones.
 """
 
 _BOUND_TERMS = {

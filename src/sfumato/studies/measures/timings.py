@@ -72,8 +72,8 @@ def aggregation_megabytes(spec: Spec, _: str) -> Measurements:
 def aggregation_overhead_megabytes(spec: Spec, _: str) -> Measurements:
     """Megabytes that secure aggregation adds to the models of one round: keys, shares and signatures.
 
-    All that clients send and receive, but for the masked model that each of them sends. ``spec`` and errors as
-    of `aggregation_seconds`.
+    All that clients send and receive, but for the masked model that each of them sends. ``spec`` and errors
+    as of `aggregation_seconds`.
     """
     zones = _zones(spec)
     models = sum(size * count for size, count in zones.items()) * _bytes_of_vector(spec)
