@@ -66,6 +66,9 @@ def test_a_session_of_all_parties_is_played_and_its_bytes_are_those_counted(
         "all clients": pytest.approx(of_clients / 1e6),
         "with what supernodes send on": pytest.approx((of_clients + sent_on) / 1e6),
     }
+    overhead = of_clients - (3 + 4 + 4) * 4 * PARAMETERS
+    assert by_series("aggregation_overhead_megabytes") == {"": pytest.approx(overhead / 1e6)}
+    assert overhead > 0
     whole = sorted(sum(o.client_seconds) + o.server_seconds for o in played if len(o.survivors) == 4)
     assert found["one zone"] == whole[1]
     assert found["a client"] == sorted(sum(o.client_seconds) / 4 for o in played if len(o.survivors) == 4)[1]

@@ -66,6 +66,7 @@ FROM_SPEC: Mapping[str, Callable[[Spec, str], Measurements]] = {
     "table_3_rule": formulas.rule_of_table_three,
     "aggregation_seconds": timings.aggregation_seconds,
     "aggregation_megabytes": timings.aggregation_megabytes,
+    "aggregation_overhead_megabytes": timings.aggregation_overhead_megabytes,
     "election_seconds": timings.election_seconds,
 }
 """Formulas, and times of sessions that a spec describes."""

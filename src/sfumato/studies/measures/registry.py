@@ -89,6 +89,9 @@ MEASURES: dict[str, Measure] = {
         "secure aggregation, CPU s", "formula", unit="s", is_timed=True, has_several=True
     ),
     "aggregation_megabytes": Measure("secure aggregation, MB", "formula", unit="MB", has_several=True),
+    "aggregation_overhead_megabytes": Measure(
+        "secure aggregation without the masked models, MB", "formula", unit="MB"
+    ),
     "election_seconds": Measure("elections, CPU s", "formula", unit="s", is_timed=True, has_several=True),
 }
 """By the name before the colon; what stands behind it is the argument.
@@ -101,7 +104,8 @@ the standard deviation of the change from one evaluation to the next, from round
 ``pwp:2``: the threat model of the DP-OGL paper. ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term,
 or ``bound``, and the constants of the loss.
 ``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
-``aggregation_seconds``, ``aggregation_megabytes`` and ``election_seconds``: of one round, in all zones.
+``aggregation_seconds``, ``aggregation_megabytes``, ``aggregation_overhead_megabytes`` and
+``election_seconds``: of one round, in all zones.
 """
 
 _BOUND_TERMS = {

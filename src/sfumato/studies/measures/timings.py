@@ -63,12 +63,21 @@ def aggregation_megabytes(spec: Spec, _: str) -> Measurements:
         By series: all that clients send and receive; and this with the message that every zone's supernode
         sends on to the cloud, a number of 32 bits for every parameter.
     """
-    length, zones = parameters_of(spec), _zones(spec)
-    cells = np.repeat(np.arange(sum(zones.values())), [size for size, n in zones.items() for _ in range(n)])
-    up, down = secure_bytes(cells, int(cells[-1]) + 1, length)
-    of_clients = float(up.sum() + down.sum())
-    sent_on = sum(zones.values()) * length * RING_BITS / 8
+    zones = _zones(spec)
+    of_clients = _bytes_of_clients(spec, zones)
+    sent_on = sum(zones.values()) * _bytes_of_vector(spec)
     return [Measurement(of_clients / 1e6, CLIENTS), Measurement((of_clients + sent_on) / 1e6, WITH_SENT_ON)]
+
+
+def aggregation_overhead_megabytes(spec: Spec, _: str) -> Measurements:
+    """Megabytes that secure aggregation adds to the models of one round: keys, shares and signatures.
+
+    All that clients send and receive, but for the masked model that each of them sends. ``spec`` and errors
+    as of `aggregation_seconds`.
+    """
+    zones = _zones(spec)
+    models = sum(size * count for size, count in zones.items()) * _bytes_of_vector(spec)
+    return [Measurement((_bytes_of_clients(spec, zones) - models) / 1e6)]
 
 
 def election_seconds(spec: Spec, _: str) -> Measurements:
@@ -85,6 +94,21 @@ def election_seconds(spec: Spec, _: str) -> Measurements:
     """
     zones = _zones(spec)
     return _of_zones({size: _median(partial(_election_time, size)) for size in zones}, zones)
+
+
+def _bytes_of_clients(spec: Spec, zones: Mapping[int, int]) -> float:
+    """All bytes that clients send and receive for the sums of their zones.
+
+    ``zones``: how many zones have that many devices.
+    """
+    cells = np.repeat(np.arange(sum(zones.values())), [size for size, n in zones.items() for _ in range(n)])
+    up, down = secure_bytes(cells, int(cells[-1]) + 1, parameters_of(spec))
+    return float(up.sum() + down.sum())
+
+
+def _bytes_of_vector(spec: Spec) -> float:
+    """Bytes of a masked model, or of a sum: a number of `RING_BITS` bits for every parameter."""
+    return parameters_of(spec) * RING_BITS / 8
 
 
 def _of_zones(seconds: Mapping[int, float], zones: Mapping[int, int]) -> list[Measurement]:
