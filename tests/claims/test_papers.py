@@ -17,6 +17,8 @@ from sfumato.claims.papers import ERRORS, NAMED, PLACES, entry_of
         ("releases, 2π²α/σ² does not hold", "2π²α/σ²"),
         ("Example 2, (26)", "(26)"),
         ("Example 3, (27)", "(27)"),
+        ("in rounds in which (20) sets β", "(20)"),
+        ("the limit on the amplitude by (20)", "(20)"),
     ],
 )
 def test_all_ways_to_write_a_place_have_one_entry(sentence: str, place: str) -> None:

@@ -23,8 +23,8 @@ PLACES = {
     "Table I": "HDP, Table I: the paper says that noise of k parties, each for ε, adds up to ε/√k.",
     "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, receives the sum over "
     "the devices of its zone.",
-    "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): it counts the releases that reach a worker: every "
-    "round's of groups that both workers are in, of others those that merging passes on.",
+    "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): it counts every release of the groups that both "
+    "workers are in, and of the target's other groups those that merging has passed on to the observer.",
     "Thm. 1 (18)": "DP-OGL, Theorem 1, equation (18): it counts the releases of DP-OGL+ that workers of "
     "other groups see, one a merge; of workers of the same group it says nothing.",
     "counts × RDP": "DP-OGL, Theorem 1 as in its figures: each release that it counts is charged the Rényi "
@@ -36,8 +36,10 @@ PLACES = {
     "(27)": "DP-OGL, equation (27): in Example 3 the ε of worker 1 towards worker 3, and of 3 towards 1, is "
     "that of one release.",
     "Thm. 2": "DP-OGL, Theorem 2: ε is smaller for groups in a string, by factors for the groups between.",
-    "Thm. 3": "PFELS, Theorem 3: the paper bounds the power of the signal so that, it says, each round has "
-    "the stated ε.",
+    "Thm. 3": "PFELS, Theorem 3: with the amplitude β of the signal bounded by (20), the paper says, each "
+    "round has the stated ε.",
+    "(20)": "PFELS, equation (20): the amplitude β of a round is at most ε divided by a constant C₂ of (21). "
+    "The other limit is each device's power.",
     "Lemma 1": "PFELS, Lemma 1: sparsification at random leaves a share of an update on average.",
     "(46)": "DP-OGL, equation (46): groups between two workers weaken what arrives by this factor.",
     "(67)": "DP-OGL, equation (67): it is a step in the derivation of these factors.",
@@ -101,6 +103,8 @@ _EQUATIONS = (
     r"(?<=Theorem 1, )\((?:17|18)\)",
     r"(?<=Example 2, )\(26\)",
     r"(?<=Example 3, )\(27\)",
+    r"\(20\)(?= (?:sets?|never sets|limits)\b)",
+    r"(?<=\bby )\(20\)",
     r"\(46\)(?= and \(67\))",
     r"(?<=\(46\) and )\(67\)",
 )
