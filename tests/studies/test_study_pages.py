@@ -213,13 +213,30 @@ def test_a_setting_has_one_colour_in_all_panels_of_a_page(tmp_path: Path) -> Non
     assert all(len(set(of_panel.values())) == len(of_panel) for of_panel in colours)
 
 
-def test_settings_beyond_the_palette_are_told_apart_by_their_dashes(tmp_path: Path) -> None:
+def test_settings_of_equal_or_alike_colours_are_told_apart_by_their_dashes(tmp_path: Path) -> None:
     grid = tiny()["grids"]["main"]
     grid["over"][1]["cases"] = {f"c{i}": {"trust.trusted_edges": i / 10} for i in range(9)}
     panel = {"kind": "lines", "title": "A", "measures": ["accuracy"], "x": "z", "lines": "trust"}
     plan = planned(tmp_path, grids={"main": grid}, panels=[panel], values=[], statements=[])
     drawn = line_figure(shown(plan, {(f"c{i}", "accuracy"): [80.0, 81.0] for i in range(9)})).data
     assert len({(trace["line"]["color"], trace["line"]["dash"]) for trace in drawn}) == 9
+    blue, light_blue = drawn[0]["line"], drawn[5]["line"]
+    assert (blue["color"], light_blue["color"]) == ("#0072B2", "#3D97CF")
+    assert blue["dash"] != light_blue["dash"]
+
+
+def test_a_logarithmic_axis_contains_the_papers_value_which_alone_is_a_diamond(tmp_path: Path) -> None:
+    stated = {"value": 4000, "place": "Fig. 0", "measure": "accuracy", "where": {"trust": "all"}}
+    plan = planned(tmp_path, panels=[BARS | {"log": True}], values=[stated], statements=[])
+    figure = grouped_figure(shown(plan, ACCURACIES))
+    assert figure.layout["yaxis"]["range"][1] > math.log10(4000)
+    assert figure.caption.endswith("Diamonds: values that the paper states.")
+    elsewhere = planned(
+        tmp_path, panels=[BARS | {"lines": "z"}], values=[stated | {"series": "none of it"}], statements=[]
+    )
+    figure = grouped_figure(shown(elsewhere, ACCURACIES))
+    assert len(figure.data) == 1
+    assert "Diamonds" not in figure.caption
 
 
 @pytest.mark.parametrize("name", ["round", "epoch"])

@@ -13,8 +13,11 @@ from sfumato.studies.page.lines import Line, are_banded, has_spread, place_on_x
 from sfumato.studies.page.panel_data import PanelData
 
 
-def caption_of(data: PanelData, lines: Sequence[Line]) -> str:
-    """What the figure of ``lines`` shows, what its intervals are, and what could not be drawn."""
+def caption_of(data: PanelData, lines: Sequence[Line], *, has_paper: bool) -> str:
+    """What the figure of ``lines`` shows, what its intervals are, and what could not be drawn.
+
+    ``has_paper``: whether values of the paper are drawn.
+    """
     parts = [text.sentence(data.panel.about)] if data.panel.about else []
     seeds = data.seeds
     if has_spread(data):
@@ -27,7 +30,7 @@ def caption_of(data: PanelData, lines: Sequence[Line]) -> str:
         marks = "Whiskers" if data.panel.kind == "bars" else "Bars"
         marks = "Bands" if are_banded(data, lines) else marks
         parts.append(f"{data.means_in_words}. {marks}: 95 % intervals.")
-    if any(True for _ in data.paper_values(data.panel.measures[0])):
+    if has_paper:
         parts.append("Diamonds: values that the paper states.")
     if lost := _without_place(data):
         parts.append(f"Without a finite {data.title_of_x}, so not drawn: {text.join_names(lost, 6)}.")

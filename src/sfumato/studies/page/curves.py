@@ -31,7 +31,7 @@ from sfumato.studies.page.panel_data import PanelData
 _HEIGHT = 400
 _LETTERS = 80  # of names of categories that stand side by side
 _MOST_TICKS = 12  # measured places that have a tick each
-_TITLE = 46  # letters of a line of the y axis's title
+_TITLE = 40  # letters of a line of the y axis's title
 _LABEL = 0.05  # of the axis, which the label of a tick takes
 _WHISKERS = "#1D2126"
 _DIAMOND: Json = {"symbol": "diamond-open", "size": 12, "line": {"width": 2.5}}
@@ -52,9 +52,8 @@ def line_figure(data: PanelData) -> Figure:
     lines = lines_of(data)
     banded = are_banded(data, lines)
     traces = [trace for line in lines for trace in (_banded(line) if banded else [_barred(line)])]
-    traces += _paper_marks(data, lines)
     layout: Json = {"hovermode": "closest", "xaxis": _x_axis(data, lines)}
-    return _figure(data, lines, traces, layout, kind="lines")
+    return _figure(data, lines, traces, _paper_marks(data, lines), layout)
 
 
 def grouped_figure(data: PanelData) -> Figure:
@@ -78,7 +77,6 @@ def grouped_figure(data: PanelData) -> Figure:
             "y": [one.value for _, one in kept], "offsetgroup": str(number),
             "error_y": _error([one for _, one in kept], _WHISKERS if is_bar else line.hue),
         })  # fmt: skip
-    traces += _paper_marks(data, lines, grouped=True)
     layout: Json = {"barmode": "group", "scattermode": "group", "bargap": 0.4}
     places = list(dict.fromkeys(x for line in lines for x in line.x))  # also of what has no value
     layout["xaxis"] = _x_axis(data, lines) | {
@@ -88,27 +86,29 @@ def grouped_figure(data: PanelData) -> Figure:
     if sum(len(str(place)) for place in places) > _LETTERS:
         layout["xaxis"] |= {"tickangle": -45, "automargin": True}
         layout |= over_legend(_HEIGHT + 100, traces, -0.55)
-    return _figure(data, lines, traces, layout, kind=data.panel.kind)
+    return _figure(data, lines, traces, _paper_marks(data, lines, grouped=True), layout)
 
 
-def _figure(data: PanelData, lines: Sequence[Line], traces: list[Json], layout: Json, kind: str) -> Figure:
+def _figure(
+    data: PanelData, lines: Sequence[Line], traces: list[Json], marks: list[Json], layout: Json
+) -> Figure:
     """The figure of the panel ``data`` as lines, bars or dots.
 
     Args:
         data: of the panel.
         lines: that it shows.
-        traces: of Plotly.
+        traces: of Plotly, of the lines.
+        marks: the same of the paper's values.
         layout: what the kind of figure adds to the layout.
-        kind: of the panel.
     """
     return Figure(
         title=data.panel.title,
-        caption=caption_of(data, lines),
+        caption=caption_of(data, lines, has_paper=bool(marks)),
         description=description_of(data, lines),
-        data=traces,
-        layout=over_legend(_HEIGHT, traces) | layout | {"yaxis": _y_axis(data, lines)},
+        data=[*traces, *marks],
+        layout=over_legend(_HEIGHT, [*traces, *marks]) | layout | {"yaxis": _y_axis(data, lines)},
         table=table_of_numbers(data, lines),
-        kind=kind,
+        kind=data.panel.kind,
         min_width=420,
     )
 
@@ -213,23 +213,28 @@ def _ticks(places: Sequence[float], limits: Sequence[float], *, is_log: bool) ->
     return {"tickvals": list(places), "ticktext": words}
 
 
-def _ends(data: PanelData, lines: Sequence[Line]) -> list[float]:
-    """The ends of the intervals of all finite values of ``lines``, and the paper's values."""
+def _ends(lines: Sequence[Line]) -> list[float]:
+    """The ends of the intervals of all finite values of ``lines``."""
     shown = [one for line in lines for _, one in finite_values(line)]
     halves = [0.0 if math.isnan(one.half_width) else one.half_width for one in shown]
-    ends = [one.value + sign * half for one, half in zip(shown, halves, strict=True) for sign in (-1, 1)]
-    return ends + [value.value for value, _ in data.paper_values(data.panel.measures[0])] if ends else []
+    return [one.value + sign * half for one, half in zip(shown, halves, strict=True) for sign in (-1, 1)]
 
 
 def _y_axis(data: PanelData, lines: Sequence[Line]) -> Json:
     """The y axis of Plotly's layout: logarithmic where the panel asks for it and a value is above 0."""
     values = [one.value for line in lines for _, one in finite_values(line)]
-    axis: Json = {"title": {"text": text.wrapped(data.title, _TITLE)}, "exponentformat": "power"}
+    papers = [value.value for value, _ in data.paper_values(data.panel.measures[0])]
+    axis: Json = {
+        "title": {"text": text.wrapped(data.title, _TITLE), "standoff": 8},
+        "automargin": True,
+        "exponentformat": "power",
+    }
     if data.panel.y_range is not None:
         return axis | {"range": list(data.panel.y_range)}
     if data.panel.log and any(value > 0 for value in values):
-        return axis | log_axis(values)
-    if data.panel.kind == "dots" and (ends := _ends(data, lines)):  # groups of dots would begin at 0
+        return axis | log_axis([*values, *papers])
+    if data.panel.kind == "dots" and values:  # groups of dots would begin at 0
+        ends = [*_ends(lines), *papers]
         room = 0.08 * (max(ends) - min(ends)) or 1.0
         return axis | {"range": [min(ends) - room, max(ends) + room]}
     return axis | {"rangemode": "tozero" if data.panel.kind == "bars" or has_spread(data) else "normal"}

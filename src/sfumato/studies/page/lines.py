@@ -63,10 +63,15 @@ def lines_of(data: PanelData) -> list[Line]:
                 number = dash = j
             else:
                 number, dash = place, j + place // len(PALETTE)
-            line = Line(title, number, DASHES[dash % len(DASHES)], *over(data, points, measure, series))
+            line = Line(title, number, _dash(dash), *over(data, points, measure, series))
             if line.x:
                 found.append(line)
     return found
+
+
+def _dash(number: int) -> str:
+    """The dash of a line by its number: lines of two alike colours, 0 and 5, have different ones."""
+    return DASHES[(number + number // len(DASHES)) % len(DASHES)]
 
 
 def line_name(setting: str, series: str) -> str:
