@@ -214,27 +214,29 @@ class PairExposures:
             number: of the aggregation in a round, from 0.
             hidden: numbers of the aggregations since the exposed one before it.
         """
-        found = self.tree.release(self.unit, self._under(self.facts.steps[number].tier), number)
+        found = self.tree.release(self.unit, self._members_under[self.facts.steps[number].tier], number)
         return self._with_hidden(found, number, hidden) if hidden else found
 
-    def _under(self, tier: int) -> tuple[Party, ...]:
-        """The members at or under the node of ``tier`` above the unit: no other learns of what enters it.
+    @cached_property
+    def _members_under(self) -> list[tuple[Party, ...]]:
+        """For each tier, the members at or under its node above the unit: no other learns of what enters it.
 
         They are few, so that what is computed for them serves many coalitions.
         """
-        if not tier:
-            return self.coalition
-        facts, top = self.facts, self.path[tier]
-        return tuple(
-            p
-            for p in self.coalition
-            if (p.kind == "device" and facts.paths[facts.leaf_of(p.index), tier] == top)
-            or (p.kind == "node" and p.tier >= tier and facts.ancestor(p.tier, p.index, tier) == top)
-        )
+        facts, found = self.facts, [self.coalition]
+        for tier in range(1, facts.depth):
+            top = self.path[tier]
+            found.append(tuple(
+                p
+                for p in found[-1]
+                if (p.kind == "device" and facts.paths[facts.leaf_of(p.index), tier] == top)
+                or (p.kind == "node" and p.tier >= tier and facts.ancestor(p.tier, p.index, tier) == top)
+            ))  # fmt: skip
+        return found
 
     def _view(self, number: int) -> CoalitionView:
         """What the coalition receives in aggregation ``number``, as far as the unit's message enters it."""
-        return self.tree.view(self._under(self.facts.steps[number].tier), number)
+        return self.tree.view(self._members_under[self.facts.steps[number].tier], number)
 
     def unknown_variance(self, number: int, tier: int, sent: bool, present: bool = True) -> float:
         """Variance, a coordinate, of the noise in an average that no member of the coalition knows.
@@ -246,7 +248,9 @@ class PairExposures:
                 received.
             present: whether the unit sends at this aggregation.
         """
-        return self.tree.variance_unknown_to(self.unit, self._under(tier), number, tier, sent, present)
+        return self.tree.variance_unknown_to(
+            self.unit, self._members_under[tier], number, tier, sent, present
+        )
 
     def finest_sum(self, number: int) -> tuple[int, bool]:
         """The finest sum with the unit's message that the coalition sees in aggregation ``number``.

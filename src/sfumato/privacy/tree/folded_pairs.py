@@ -268,9 +268,11 @@ class FoldedPairs:
         Raises:
             RuntimeError: an internal error: the classes do not add up to all pairs.
         """
-        some = islice(self.pairs.listed(unit, apart=apart), MOST_CLASSES + 1)
-        if sum(1 for _ in some) <= MOST_CLASSES or self._counts_noise_by_chance:
+        if self._counts_noise_by_chance:
             return self.pairs.of(unit, apart=apart)
+        some = list(islice(self.pairs.listed(unit, apart=apart), MOST_CLASSES + 1))
+        if len(some) <= MOST_CLASSES:
+            return covering(some, self.pairs.pair_count(unit))
         facts = self.pairs.facts
         # where a cheapest set is searched for, less known noise need not mean a smaller ε: do not fold
         searched = facts.draw_kind != "all" and sum(step.tier > 0 for step in facts.steps) > 1
