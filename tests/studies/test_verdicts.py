@@ -76,7 +76,7 @@ def test_an_interval_within_agrees_outside_differs_and_across_is_not_settled(
 
 def test_a_difference_without_a_reason_is_said_to_have_none(tmp_path: Path) -> None:
     found = judged(tmp_path, {"value": term(LOW), "expect": {"at_least": 9}}, {1.0: [1.0, 1.1]})
-    assert found.words == "differs; the study gives no reason."
+    assert found.words == "differs; the reason is not known."
 
 
 def test_differences_are_of_one_seed_each(tmp_path: Path) -> None:

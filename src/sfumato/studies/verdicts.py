@@ -323,7 +323,7 @@ def _words(outcome: Outcome, statement: PaperStatement, seeds: int) -> str:
         return "agrees."
     if outcome is Outcome.DIFFERS:
         reason = statement.because.strip().rstrip(".")
-        return f"differs because {reason}." if reason else "differs; the study gives no reason."
+        return f"differs because {reason}." if reason else "differs; the reason is not known."
     if outcome is Outcome.NOT_JUDGED:
         return "not judged: not every seed has a value."
     return f"not settled by {seeds} seed{'' if seeds == 1 else 's'}."
