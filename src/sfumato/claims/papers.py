@@ -20,7 +20,8 @@ PAPERS = {
 PLACES = {
     "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula ε towards every party "
     "that is not trusted is the stated one.",
-    "Table I": "HDP, Table I: the paper says that noise of k parties, each for ε, adds up to ε/√k.",
+    "Table I": "HDP, Table I: if each of k parties adds noise that by itself gives ε, the paper claims ε/√k "
+    "towards the cloud.",
     "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, receives the sum over "
     "the devices of its zone.",
     "Thm. 1 (17)": "DP-OGL, Theorem 1, equation (17): it counts every release of the groups that both "
