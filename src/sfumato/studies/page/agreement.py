@@ -19,7 +19,8 @@ _UNITS = {
     "points": ("percentage points of accuracy", "percentage points"),
     "%": ("change, %", "percent"),
 }
-_ROW = 58
+_ROW = 58  # px, of a row whose label has at most three lines
+_LABEL_LINE = 17  # px
 _MANY = 8  # rows above which the axis stands at the top
 _BEYOND = 6.0  # times as far from 0 as the next value
 
@@ -72,8 +73,9 @@ def _figure(shown: Sequence[StatementVerdict], unit: str, *, of_paper: bool) -> 
         "marker": {"symbol": "diamond-open", "size": 12, "color": "#0072B2", "line": {"width": 2.5}},
     }  # fmt: skip
     labels = [text.wrapped(one.statement.says, 46) for one in shown]
+    rows = len(shown) * max(_ROW, _LABEL_LINE * (1 + max(label.count("<br>") + 1 for label in labels)))
     layout: Json = {
-        "height": 130 + _ROW * len(shown),
+        "height": 130 + rows,
         "margin": MARGIN | {"l": 8, "t": 56 if len(shown) > _MANY else 8},
         "shapes": shapes,
         "xaxis": {"title": {"text": axis_title}, "range": [low, high], "zeroline": True}
@@ -84,7 +86,7 @@ def _figure(shown: Sequence[StatementVerdict], unit: str, *, of_paper: bool) -> 
             "range": [len(shown) - 0.4, -0.6],
             "automargin": True,
         },
-        "legend": {"orientation": "h", "x": 0, "y": -60 / (74 + _ROW * len(shown)), "yanchor": "top"},
+        "legend": {"orientation": "h", "x": 0, "y": -60 / (74 + rows), "yanchor": "top"},
     }
     what = "The paper's sentences" if of_paper else "Questions of this study"
     agree = "would agree with the paper" if of_paper else "would agree"

@@ -38,7 +38,11 @@ def caption_of(data: PanelData, lines: Sequence[Line], *, has_paper: bool) -> st
         parts.append(f"Not every seed has a value, so not drawn: {'; '.join(missing)}.")
     endless = [line.name for line in lines if any(one.value == math.inf for one in line.values)]
     if endless:
-        parts.append(f"∞ (no guarantee), so not drawn: {text.join_names(endless, 6)}.")
+        parts.append(
+            f"∞ (no guarantee), so not drawn: {text.join_names(endless, 6)}."
+            if data.panel.kind == "lines"
+            else "∞: no guarantee."
+        )
     return " ".join(filter(None, parts))
 
 

@@ -59,8 +59,7 @@ def line_figure(data: PanelData) -> Figure:
 def grouped_figure(data: PanelData) -> Figure:
     """The panel as groups of bars or dots, a colour for each line, with intervals and the paper's values.
 
-    Intervals are 95 % over seeds. Only finite values are drawn; the caption names the lines that have
-    infinite ones.
+    Intervals are 95 % over seeds. An infinite value is the sign ∞ above the others.
     """
     lines = lines_of(data)
     is_bar = data.panel.kind == "bars"
@@ -77,6 +76,13 @@ def grouped_figure(data: PanelData) -> Figure:
             "y": [one.value for _, one in kept], "offsetgroup": str(number),
             "error_y": _error([one for _, one in kept], _WHISKERS if is_bar else line.hue),
         })  # fmt: skip
+        if endless := [x for x, one in zip(line.x, line.values, strict=True) if one.value == math.inf]:
+            traces.append({
+                "type": "scatter", "mode": "text", "text": ["∞"] * len(endless), "showlegend": False,
+                "textfont": {"size": 22, "color": line.hue}, "x": endless,
+                "y": [_place_of_infinity(data, lines)] * len(endless), "offsetgroup": str(number),
+                "hoverinfo": "skip",
+            })  # fmt: skip
     layout: Json = {"barmode": "group", "scattermode": "group", "bargap": 0.4}
     places = list(dict.fromkeys(x for line in lines for x in line.x))  # also of what has no value
     layout["xaxis"] = _x_axis(data, lines) | {
@@ -220,10 +226,30 @@ def _ends(lines: Sequence[Line]) -> list[float]:
     return [one.value + sign * half for one, half in zip(shown, halves, strict=True) for sign in (-1, 1)]
 
 
+def _papers_values(data: PanelData) -> list[float]:
+    """The values of the panel's measure that the paper states."""
+    return [value.value for value, _ in data.paper_values(data.panel.measures[0])]
+
+
+def _place_of_infinity(data: PanelData, lines: Sequence[Line]) -> float:
+    """The place on the y axis of signs ∞: above all finite values, or below the end that the panel sets."""
+    if data.panel.y_range is not None:
+        low, high = data.panel.y_range
+        return high - 0.06 * (high - low)
+    finite = [one.value for line in lines for _, one in finite_values(line)]
+    most = max([*finite, *_papers_values(data)], default=1.0)
+    return 1.5 * most if data.panel.log and most > 0 else most + 0.15 * abs(most)
+
+
 def _y_axis(data: PanelData, lines: Sequence[Line]) -> Json:
     """The y axis of Plotly's layout: logarithmic where the panel asks for it and a value is above 0."""
     values = [one.value for line in lines for _, one in finite_values(line)]
-    papers = [value.value for value, _ in data.paper_values(data.panel.measures[0])]
+    others, has_infinity = (
+        _papers_values(data),
+        any(one.value == math.inf for line in lines for one in line.values),
+    )
+    if has_infinity and data.panel.kind != "lines":
+        others.append(_place_of_infinity(data, lines))
     axis: Json = {
         "title": {"text": text.wrapped(data.title, _TITLE), "standoff": 8},
         "automargin": True,
@@ -232,9 +258,9 @@ def _y_axis(data: PanelData, lines: Sequence[Line]) -> Json:
     if data.panel.y_range is not None:
         return axis | {"range": list(data.panel.y_range)}
     if data.panel.log and any(value > 0 for value in values):
-        return axis | log_axis([*values, *papers])
+        return axis | log_axis([*values, *others])
     if data.panel.kind == "dots" and values:  # groups of dots would begin at 0
-        ends = [*_ends(lines), *papers]
+        ends = [*_ends(lines), *others]
         room = 0.08 * (max(ends) - min(ends)) or 1.0
         return axis | {"range": [min(ends) - room, max(ends) + room]}
     return axis | {"rangemode": "tozero" if data.panel.kind == "bars" or has_spread(data) else "normal"}

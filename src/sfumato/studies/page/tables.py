@@ -17,9 +17,13 @@ _MOST_OPEN = 24  # rows of a table that is shown without a click
 def measure_table(data: PanelData) -> str:
     """The panel as an HTML table: a row for every point, its measures beside the paper's values.
 
-    Axes with a single value have no column. "–" stands where nothing was measured or stated.
+    Axes with a single value among the points have no column. "–" stands where nothing was measured or stated.
     """
-    axes = [axis for axis in data.axes if len(axis.settings) > 1]
+    axes = [
+        axis
+        for axis in data.axes
+        if len({setting_text(point.settings[axis.name]) for point in data.points}) > 1
+    ]
     columns = [(measure, series) for measure in data.panel.measures for series in data.series(measure)]
     stated = {measure: list(data.paper_values(measure)) for measure in data.panel.measures}
     headers = [axis.words for axis in axes]
