@@ -176,4 +176,6 @@ class _LinearLimits(Channels):
         in_db = 10 * np.log10(super().snr_limits)
         if not isinstance(self.radio, AirRadio):
             return from_db(in_db)
-        return np.interp(in_db, self.radio.snr_db, [from_db(end) for end in self.radio.snr_db])
+        low, high = self.radio.snr_db
+        ratios: FloatArray = np.interp(in_db, [low, high], [from_db(low), from_db(high)])
+        return ratios
