@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -46,6 +47,18 @@ def test_where_privacy_binds_energy_follows_from_20_alone() -> None:
     (energy,) = measure_spec("energy_at_clip:1000,3", spec)
     assert energy.value == pytest.approx(3 * 5 * (alignment / 0.1) ** 2 * 0.5, rel=1e-3)
     assert measure_spec("privacy_binds:1000,3", spec)[0].value == 100.0
+
+
+def test_snr_limits_may_be_uniform_as_ratios() -> None:
+    """All 20 devices of one gain send in each of three rounds, so the lowest limit sets the energy."""
+    radio = AIR["radio"] | {"snr_db": [2, 15]}
+    training = AIR["training"] | {"participation": {"kind": "fixed", "count": 20}}
+    spec = load_spec(AIR | {"protocol": "wfl-p", "radio": radio, "training": training})
+    (in_db,) = measure_spec("energy_at_clip:1000,3", spec)
+    (linear,) = measure_spec("energy_at_clip:1000,3,linear", spec)
+    share = (10 * math.log10(in_db.value / (3 * 20 * 1000)) - 2) / 13
+    assert 0 < share < 1
+    assert linear.value == pytest.approx(3 * 20 * 1000 * (10**0.2 + share * (10**1.5 - 10**0.2)), rel=1e-6)
 
 
 def test_the_whole_bound_of_theorem_4_3_is_the_sum_of_its_terms() -> None:

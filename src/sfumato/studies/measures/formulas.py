@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from sfumato.adaptive_control.bounds import BoundInputs, Constants
 from sfumato.adaptive_control.problem import Gap
 from sfumato.claims.hdp import epsilon_by_old_conversion, noisers_of
 from sfumato.errors import SpecError
+from sfumato.radio.channels import Channels, FloatArray, from_db
 from sfumato.schedule.air.power_control import AirPlan, AirTransmission
 from sfumato.schedule.control.adaptive import local_aggregations, noise_constant
 from sfumato.schedule.model_size import parameter_count
@@ -18,6 +20,7 @@ from sfumato.schedule.participation import draw_participants
 from sfumato.schedule.resolve.tree import resolve_tree
 from sfumato.spec.document import Spec
 from sfumato.spec.privacy import NoiseByMultiplier
+from sfumato.spec.radio import AirRadio
 from sfumato.studies.measures.base import Measurement, Measurements
 
 PRINTED, MENDED = "as printed", "slips mended"
@@ -116,7 +119,7 @@ def energy_at_clip(spec: Spec, written: str) -> Measurements:
     Args:
         spec: over the air, without noise of the devices.
         written: ``PARAMETERS,ROUNDS``: number of the model's parameters, and of rounds in place of the
-            spec's.
+            spec's. With ``,linear`` behind it SNR limits are drawn as ratios, not in dB.
 
     Raises:
         SpecError: ``spec`` does not send over the air.
@@ -148,12 +151,31 @@ def _transmissions(spec: Spec, written: str) -> tuple[AirPlan, list[AirTransmiss
     Raises:
         SpecError: ``spec`` does not send over the air.
     """
-    parameters, rounds = map(int, written.split(","))
+    parameters, rounds, *scale = written.split(",")
     plan = resolve_tree(spec)
     if plan.air is None:
         raise SpecError("protocol", spec.protocol, "must send over the air")
+    air = plan.air
+    if scale == ["linear"]:
+        fields = {one.name: getattr(air.channels, one.name) for one in dataclasses.fields(air.channels)}
+        air = dataclasses.replace(air, channels=_LinearLimits(**fields))
     sent = []
-    for number in range(rounds):
+    for number in range(int(rounds)):
         devices = draw_participants(plan, number)
-        sent.append(plan.air.sending(number, 0, devices, np.zeros(len(devices)), parameters))
-    return plan.air, sent
+        sent.append(air.sending(number, 0, devices, np.zeros(len(devices)), int(parameters)))
+    return air, sent
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _LinearLimits(Channels):
+    """Channels whose SNR limits are uniform as ratios between the ends that the spec has in dB."""
+
+    @cached_property
+    def snr_limits(self) -> FloatArray:
+        """As of `Channels`, from the same draws: a device at a quarter of the range is so here, too."""
+        in_db = 10 * np.log10(super().snr_limits)
+        if not isinstance(self.radio, AirRadio):
+            return from_db(in_db)
+        low, high = self.radio.snr_db
+        ratios: FloatArray = np.interp(in_db, [low, high], [from_db(low), from_db(high)])
+        return ratios

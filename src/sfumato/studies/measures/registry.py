@@ -103,7 +103,8 @@ with that accuracy. ``smoothness_above:0.1`` and ``interval_above:39``: under co
 the standard deviation of the change from one evaluation to the next, from round 100 on. ``pwp:1`` and
 ``pwp:2``: the threat model of the DP-OGL paper. ``theorem_4_3:TERM:BETA,SIGMA,ZETA,ZETA_C,G,GAP``: a term,
 or ``bound``, and the constants of the loss.
-``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds.
+``energy_at_clip:D,T`` and ``privacy_binds:D,T``: of a model with D parameters over T rounds; with
+``D,T,linear`` SNR limits are uniform as ratios, not in dB.
 ``aggregation_seconds``, ``aggregation_megabytes``, ``aggregation_overhead_megabytes`` and
 ``election_seconds``: of one round, in all zones.
 """
