@@ -308,6 +308,26 @@ def test_a_panel_of_differences_subtracts_a_setting_seed_by_seed(tmp_path: Path)
     assert figure.data[1]["y"] == [18]  # the value of the accuracy itself is none of this panel
 
 
+@pytest.mark.parametrize("log", [False, True])
+def test_an_infinite_value_is_a_sign_above_the_others(log: bool, tmp_path: Path) -> None:
+    plan = planned(tmp_path, panels=[BARS | {"kind": "dots", "log": log}], values=[], statements=[])
+    values: Values = {("all", "accuracy"): [80.0, 81.0], ("none", "accuracy"): [math.inf, math.inf]}
+    figure = grouped_figure(shown(plan, values))
+    dots, sign = figure.data
+    assert (sign["text"], sign["x"]) == (["∞"], ["none"])
+    top = math.log10(sign["y"][0]) if log else sign["y"][0]
+    assert sign["y"][0] > dots["y"][0] + dots["error_y"]["array"][0] * (not log)
+    assert top < figure.layout["yaxis"]["range"][1]
+    assert figure.caption.endswith("∞: no guarantee.")
+
+
+def test_a_table_has_no_column_of_one_setting(tmp_path: Path) -> None:
+    panel = {"kind": "table", "title": "A", "measures": ["accuracy"], "where": {"trust": "all"}}
+    table = measure_table(shown(planned(tmp_path, panels=[panel], values=[], statements=[]), ACCURACIES))
+    assert "z" in table
+    assert ">trust<" not in table
+
+
 def test_a_difference_without_its_other_term_is_not_drawn(tmp_path: Path) -> None:
     plan = planned(tmp_path, panels=[ABOVE_NONE], values=[], statements=[])
     figure = grouped_figure(shown(plan, {("all", "accuracy"): [80.0, 81.0]}))

@@ -221,6 +221,24 @@ def test_of_two_bests_it_is_said_whose_each_is(tmp_path: Path) -> None:
     ]
 
 
+def test_the_best_after_a_round_is_named_and_not_the_best_at_the_end(tmp_path: Path) -> None:
+    document = tiny()
+    measured = {"measure": "accuracy_by_round", "where": {"trust": "all"}, "at": 4.0, "best": "highest"}
+    document["statements"] = [
+        {"says": "So.", "place": "Fig. 0", "value": measured, "expect": {"at_least": 15}}
+    ]
+    plan = StudyPlan.of(*load_study(written(tmp_path, document)), seeds=1)
+    values = {(1.0, 4.0): 20.0, (2.0, 4.0): 10.0, (1.0, 8.0): 30.0, (2.0, 8.0): 40.0}  # by z and round
+    rows = [
+        {"grid": "main", "point": point.folder_name, "seed": 0, "measure": "accuracy_by_round", "series": "",
+         "at": at, "unit": -1, "observer": -1, "value": values[point.settings["z"], at]}
+        for point in points_of(plan.axes("main")) if point.settings["trust"] == "all"
+        for at in (4.0, 8.0)
+    ]  # fmt: skip
+    found = judge_statements(plan, pd.DataFrame(rows))[0]
+    assert (found.value, found.words.partition("The best: ")[2]) == (20.0, "z = 1.")
+
+
 def test_nothing_is_the_best_where_a_run_is_missing(tmp_path: Path) -> None:
     values = {1.0: [9.0, 10.0, 11.0], 2.0: [1.0, 1.0]}
     found = judged(tmp_path, {"value": best("highest"), "expect": {"at_least": 5}}, values, seeds=3)
