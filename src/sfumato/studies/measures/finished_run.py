@@ -34,7 +34,7 @@ def mean_value(folder: PointFolder, column: str) -> Measurements:
 
 
 def mean_participants(folder: PointFolder, _: str) -> Measurements:
-    """The mean participants of a trusted and of an untrusted edge over all rounds, each in a series of its own.
+    """The mean participants of a trusted and of an untrusted edge over all rounds, each as a series.
 
     A kind of edge that no round measured is left out, so there is none without control.
     """
