@@ -64,3 +64,16 @@ def test_noise_of_control_and_its_longest_rounds(tmp_path: Path) -> None:
     folder = PointFolder(make_folder(tmp_path / "controlled", frame=frame))
     assert [one.value for one in measure_folder("noise_factor_by_round", folder)] == [2.0, 0.75, 0.75, 1.5]
     assert measure_folder("interval_above:39", folder)[0].value == 50.0
+
+
+def test_participants_of_control_have_a_series_for_each_kind_of_edge(tmp_path: Path) -> None:
+    frame = metrics(3).assign(participants_trusted=[2.0, 3.0, 4.0], participants_untrusted=[5.0, 5.0, 2.0])
+    folder = PointFolder(make_folder(tmp_path / "controlled", frame=frame))
+    assert measure_folder("mean_participants", folder) == [
+        Measurement(3.0, series="trusted edges"),
+        Measurement(4.0, series="untrusted edges"),
+    ]
+    assert (
+        measure_folder("mean_participants", PointFolder(make_folder(tmp_path / "none", frame=metrics(3))))
+        == []
+    )

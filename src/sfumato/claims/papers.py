@@ -18,8 +18,8 @@ PAPERS = {
 }
 
 PLACES = {
-    "Prop. 3.1": "H2FDP, Proposition 3.1: with noise by the paper's formula ε towards every party "
-    "that is not trusted is the stated one.",
+    "Prop. 3.1": "H2FDP, Proposition 3.1: with the noise of the paper's formula (15) the stated ε "
+    "holds towards every party that is not trusted.",
     "Table I": "HDP, Table I: if each of k parties adds noise that by itself gives ε, the paper claims ε/√k "
     "towards the cloud.",
     "Sec. V, Case 3": "HDP, Section V, Case 3: a supernode, here an edge, receives the sum over "
@@ -61,7 +61,8 @@ ERRORS = {
     "H2": "The paper leaves open the constant c₁ of its condition ε < c₁qL, so the condition cannot be "
     "checked, and c₂, which scales its noise: the spec states c₂; the proof that the paper cites has 2. "
     "A reason that names H2 says above which c₁ the condition would be met, or which c₂ the noise has.",
-    "H3": "The paper gives ε to each release of an edge and of the cloud. Who sees both is charged for both.",
+    "H3": "The paper gives the whole ε to the releases of an edge, and again to those of the cloud. Who sees "
+    "both is charged for both.",
     "H6": "The first term of Theorem 4.3 has γ in the numerator. By its proof γ is in the denominator.",
     "H7": "7,840 is the number of weights of a linear model of 28 × 28 pixels and 10 classes, not of a "
     "network of 12 layers.",

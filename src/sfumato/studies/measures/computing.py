@@ -46,6 +46,7 @@ FROM_FOLDER: Mapping[str, FromFolder] = {
     "mean_interval": _of_column(finished_run.mean_value, "interval"),
     "mean_trusted": _of_column(finished_run.mean_value, "participants_trusted"),
     "mean_untrusted": _of_column(finished_run.mean_value, "participants_untrusted"),
+    "mean_participants": finished_run.mean_participants,
     "last_step_size": _of_column(finished_run.last_value, "step_size"),
     "last_smoothness": _of_column(finished_run.last_value, "smoothness"),
     "smoothness_above": _with_argument(finished_run.percent_above, "smoothness"),

@@ -10,6 +10,8 @@ from sfumato.report.results.series import metric_by_round, sum_of_measured
 from sfumato.run_folder.metrics_table import last_measured
 from sfumato.studies.measures.base import Measurement, Measurements, PointFolder
 
+_KINDS_OF_EDGES = ("trusted", "untrusted")
+
 
 def last_percent(folder: PointFolder, column: str) -> Measurements:
     """The last measured value of ``column`` of the metrics, a share, in percent; NaN if none was measured."""
@@ -29,6 +31,15 @@ def best_percent(folder: PointFolder, column: str) -> Measurements:
 def mean_value(folder: PointFolder, column: str) -> Measurements:
     """The mean of ``column`` of the metrics over the rounds that measured it; NaN if none did."""
     return _one(float(metric_by_round(folder.run, column).mean()))
+
+
+def mean_participants(folder: PointFolder, _: str) -> Measurements:
+    """The mean participants of a trusted and of an untrusted edge over all rounds, each as a series.
+
+    A kind of edge that no round measured is left out, so there is none without control.
+    """
+    means = {f"{kind} edges": mean_value(folder, f"participants_{kind}")[0].value for kind in _KINDS_OF_EDGES}
+    return [Measurement(mean, series=kind) for kind, mean in means.items() if not math.isnan(mean)]
 
 
 def mean_percent(folder: PointFolder, column: str) -> Measurements:

@@ -69,6 +69,7 @@ MEASURES: dict[str, Measure] = {
     "mean_interval": Measure("mean τ, local steps"),
     "mean_trusted": Measure("mean s, trusted edges"),
     "mean_untrusted": Measure("mean s, untrusted edges"),
+    "mean_participants": Measure("mean s, participants of an edge", has_several=True),
     "last_step_size": Measure("last step size"),
     "last_smoothness": Measure("last β"),
     "smoothness_above": Measure("rounds with β above {argument}, %", takes_argument=True),
