@@ -361,4 +361,5 @@ def test_the_three_workers_are_told_with_their_noise_and_delta() -> None:
     theorem = next(one for one in loaded.statements if one.place == "Theorem 1, (17)")
     assert theorem.expect is not None
     assert (theorem.expect.about, theorem.value.series if theorem.value else "") == (0, "releases")
-    assert "is charged 0 by Theorem 1, so ε = 0, and 2, rightly, in (26)" in loaded.found
+    assert "Worker 1 towards worker 3 has 2 in (26), rightly" in loaded.found
+    assert "0 by Theorems 1 and 2, (17) and (21)" in loaded.found
