@@ -392,6 +392,17 @@ def test_a_row_far_beyond_the_others_does_not_set_the_scale(tmp_path: Path) -> N
     assert two.layout["xaxis"]["range"][1] > 85_000  # of two rows both stay
 
 
+def test_several_rows_far_beyond_the_others_do_not_set_the_scale(tmp_path: Path) -> None:
+    statement = planned(tmp_path).study.statements[0]
+    verdicts = [
+        StatementVerdict(statement, Outcome.AGREES, "agrees.", one, one, one, unit="%", is_change=True)
+        for one in (87_000.0, -40.0, -36.0, -30.0, -38.0, 85_000.0)
+    ]
+    figure = agreement_figures(verdicts)[0]
+    assert figure.layout["xaxis"]["range"][1] < 10
+    assert [trace["text"] for trace in figure.data[-2:]] == [["87,000 %"], ["85,000 %"]]
+
+
 def test_heatmaps_of_workers_have_linear_colours_unless_epsilon_spans_decades(tmp_path: Path) -> None:
     panel = {"kind": "pairs", "title": "A", "measures": ["pairs"], "where": {"z": 1.0, "trust": "all"}}
     plan = planned(tmp_path, panels=[panel], values=[], statements=[])

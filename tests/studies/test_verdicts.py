@@ -245,6 +245,15 @@ def test_nothing_is_the_best_where_a_run_is_missing(tmp_path: Path) -> None:
     assert found.outcome is Outcome.NOT_JUDGED
 
 
+def test_a_difference_of_nothing_but_rounding_is_zero(tmp_path: Path) -> None:
+    statement = {"value": term(HIGH), "minus": term(LOW), "expect": {"about": 0, "within": 0.1}}
+    found = judged(tmp_path, statement, {1.0: [0.3, 0.3], 2.0: [0.1 + 0.2, 0.1 + 0.2]})
+    assert found.value != 0
+    assert measured_text(found) == "0 (0.3 against 0.3)"
+    found = judged(tmp_path, statement, {1.0: [0.3, 0.3], 2.0: [0.30001, 0.30001]})
+    assert measured_text(found).startswith("1e−5")
+
+
 def test_two_differences_are_compared_seed_by_seed(tmp_path: Path) -> None:
     """What z = 2 loses against z = 1, less what z = 1 loses against itself, which is nothing."""
     loss = {**term(HIGH), "minus": {"z": 1.0}}

@@ -23,6 +23,7 @@ _ROW = 58  # px, of a row whose label has at most three lines
 _LABEL_LINE = 17  # px
 _MANY = 8  # rows above which the axis stands at the top
 _BEYOND = 6.0  # times as far from 0 as the next value
+_ROUNDING = 1e-12  # of two equal values, their difference is at most this share of them
 
 
 def agreement_figures(verdicts: Sequence[StatementVerdict]) -> list[Figure]:
@@ -109,17 +110,20 @@ def _ends(one: StatementVerdict) -> list[float]:
 
 
 def _within_scale(shown: Sequence[StatementVerdict]) -> list[StatementVerdict]:
-    """Those of ``shown`` that decide the scale: without single ones that are `_BEYOND` times as far out.
+    """Those of ``shown`` that decide the scale: less the farthest, if these are `_BEYOND` times as far out.
 
     At most a third is left out, and two stay.
     """
-    inside = sorted(shown, key=lambda one: max(map(abs, _ends(one))))
-    while len(inside) > max(2, 2 * len(shown) // 3):
-        far, next_far = (max(map(abs, _ends(one))) for one in (inside[-1], inside[-2]))
-        if far <= _BEYOND * next_far or not next_far:
-            break
-        inside.pop()
+    inside = sorted(shown, key=_distance)
+    for count in range(max(2, 2 * len(shown) // 3), len(shown)):
+        if _distance(inside[count]) > _BEYOND * _distance(inside[count - 1]) > 0:
+            return inside[:count]
     return inside
+
+
+def _distance(one: StatementVerdict) -> float:
+    """How far from 0 a row reaches."""
+    return max(map(abs, _ends(one)))
 
 
 def _dots_in_words(shown: Sequence[StatementVerdict]) -> str:
@@ -221,7 +225,10 @@ def measured_text(one: StatementVerdict) -> str:
         return _value_text(one)
     of = measure_named(one.statement.terms[0].measure)[0]
     terms = [upper_bound(term) if of.is_epsilon else number(term) for term in one.terms]
-    return f"{_value_text(one)} ({' against '.join(terms)})".replace("-", "−")
+    largest = max(map(abs, one.terms))
+    is_rounding = not one.is_change and math.isfinite(largest) and abs(one.value) <= _ROUNDING * largest
+    shown = "0" if is_rounding else _value_text(one)
+    return f"{shown} ({' against '.join(terms)})".replace("-", "−")
 
 
 def _value_text(one: StatementVerdict) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sfumato.report import formatting as text
 from sfumato.report.figures.curves import RunCurve, curve_traces
-from sfumato.report.figures.figure import Figure, Json, log_axis, needs_log_axis, over_legend
+from sfumato.report.figures.figure import MARGIN, Figure, Json, log_axis, needs_log_axis, over_legend
 from sfumato.report.results.series import Curve, Mean
 from sfumato.studies.grids import named_setting
 from sfumato.studies.page.captions import caption_of, description_of, table_of_numbers
@@ -92,6 +92,7 @@ def grouped_figure(data: PanelData) -> Figure:
     if sum(len(str(place)) for place in places) > _LETTERS:
         layout["xaxis"] |= {"tickangle": -45, "automargin": True}
         layout |= over_legend(_HEIGHT + 100, traces, -0.55)
+        layout["margin"] = MARGIN | {"l": 96}  # of the first label
     return _figure(data, lines, traces, _paper_marks(data, lines, grouped=True), layout)
 
 
