@@ -245,6 +245,20 @@ def test_nothing_is_the_best_where_a_run_is_missing(tmp_path: Path) -> None:
     assert found.outcome is Outcome.NOT_JUDGED
 
 
+def test_computed_values_that_differ_by_seed_have_an_interval_and_epsilons_their_range(
+    tmp_path: Path,
+) -> None:
+    """Energies of drawn channels: of 10 and 12 the interval of the mean reaches far below 9."""
+    expect = {"expect": {"at_least": 9}}
+    energy = "energy_at_clip:10,2"
+    drawn = judged(tmp_path, {"value": term(HIGH, energy)} | expect, {2.0: [10.0, 12.0]}, measure=energy)
+    assert drawn.outcome is Outcome.NOT_SETTLED
+    assert (drawn.low, drawn.high) == pytest.approx((11 - 12.7062, 11 + 12.7062), rel=1e-4)
+    epsilon = "epsilon:cloud"
+    found = judged(tmp_path, {"value": term(HIGH, epsilon)} | expect, {2.0: [10.0, 12.0]}, measure=epsilon)
+    assert (found.outcome, found.low, found.high) == (Outcome.AGREES, 10.0, 12.0)
+
+
 def test_a_difference_of_nothing_but_rounding_is_zero(tmp_path: Path) -> None:
     statement = {"value": term(HIGH), "minus": term(LOW), "expect": {"about": 0, "within": 0.1}}
     found = judged(tmp_path, statement, {1.0: [0.3, 0.3], 2.0: [0.1 + 0.2, 0.1 + 0.2]})

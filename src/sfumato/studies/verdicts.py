@@ -97,7 +97,7 @@ class _StatementJudge:
         assert statement.expect is not None
         measured = [self._of_term(term) for term in statement.compared]
         values = _combined(statement, measured)
-        low, high = _interval(values, is_exact=_is_exact(statement))
+        low, high = _interval(values, is_exact=_is_exact(statement, len(values)))
         seeds = self.plan.seeds_of(self._name(statement.value.grid))
         outcome = (
             _compare(low, high, statement.expect.interval) if len(values) >= seeds else Outcome.NOT_JUDGED
@@ -207,7 +207,7 @@ class _StatementJudge:
             seeds.append(last_by_seed(rows[rows["point"] == point.folder_name]))
         steps = [_steps(before, after, sign) for before, after in itertools.pairwise(seeds)]
         asked = self.plan.seeds_of(self._name(along.grid))
-        outcomes = [_moves(*_interval(step, is_exact=_is_exact(statement))) for step in steps]
+        outcomes = [_moves(*_interval(step, is_exact=_is_exact(statement, len(step)))) for step in steps]
         if any(len(step) < asked for step in steps):
             outcomes = [Outcome.NOT_JUDGED]
         worst_first = (Outcome.NOT_JUDGED, Outcome.DIFFERS, Outcome.NOT_SETTLED)
@@ -272,12 +272,13 @@ def _unit(measure: Measure, *, is_absolute: bool) -> str:
     return "%" if is_absolute and measure.unit == PERCENTAGE_POINTS else measure.unit
 
 
-def _is_exact(statement: PaperStatement) -> bool:
-    """Whether all of it follows from specs, so that one seed decides.
+def _is_exact(statement: PaperStatement, seeds: int) -> bool:
+    """Whether the range of the values is that of the truth: they follow from specs, and are ε or of one seed.
 
-    True, too, of measures by which ε is accounted for without training.
+    Other values of several seeds, of channels that seeds draw, have a mean with an interval.
     """
-    return all(measure_named(term.measure)[0].is_exact for term in statement.terms)
+    measures = [measure_named(term.measure)[0] for term in statement.terms]
+    return all(one.is_exact and (seeds == 1 or one.is_epsilon) for one in measures)
 
 
 def _interval(values: Sequence[float], *, is_exact: bool) -> tuple[float, float]:

@@ -38,9 +38,9 @@ class Measure:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the value follows from the spec without training, and so is the same for every seed.
+        """Whether the value follows from spec and seed without training; a time of this machine does not.
 
-        A time of this machine does not.
+        Only what depends on a drawn channel differs by seed.
         """
         return self.source != "run" and not self.is_timed
 
