@@ -245,11 +245,8 @@ def _place_of_infinity(data: PanelData, lines: Sequence[Line]) -> float:
 def _y_axis(data: PanelData, lines: Sequence[Line]) -> Json:
     """The y axis of Plotly's layout: logarithmic where the panel asks for it and a value is above 0."""
     values = [one.value for line in lines for _, one in finite_values(line)]
-    others, has_infinity = (
-        _papers_values(data),
-        any(one.value == math.inf for line in lines for one in line.values),
-    )
-    if has_infinity and data.panel.kind != "lines":
+    others = _papers_values(data)
+    if data.panel.kind != "lines" and any(one.value == math.inf for line in lines for one in line.values):
         others.append(_place_of_infinity(data, lines))
     axis: Json = {
         "title": {"text": text.wrapped(data.title, _TITLE), "standoff": 8},
