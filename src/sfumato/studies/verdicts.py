@@ -130,7 +130,8 @@ class _StatementJudge:
         if term.minus:
             other = term.model_copy(update={"where": with_minus(term), "minus": {}})
             return self._of_term(term.model_copy(update={"minus": {}})).sub(self._of_term(other)).dropna()
-        point, found = self._point(term), self._found(term)
+        found = self._found(term)
+        point = self._point(term, found)
         if point is None:
             return pd.Series(dtype=float)
         return last_by_seed(found[found["point"] == point.folder_name])
@@ -143,9 +144,11 @@ class _StatementJudge:
                 found = found[found[column] == wanted]
         return found
 
-    def _point(self, term: StudyTerm) -> StudyPoint | None:
-        """The point of ``term``, of several the best; ``None`` if there is none or one lacks a seed."""
-        rows = self._found(term)
+    def _point(self, term: StudyTerm, rows: pd.DataFrame) -> StudyPoint | None:
+        """The point of ``term``, of several the best; ``None`` if there is none or one lacks a seed.
+
+        ``rows``: `_found` of the term.
+        """
         points = [point for point in self._points(term.grid) if point.matches(term.where)]
         if term.best is None:
             return points[0] if points else None
@@ -163,7 +166,7 @@ class _StatementJudge:
         terms = statement.compared
         said = []
         for number, term in enumerate(terms):
-            point = self._point(term) if term.best else None
+            point = self._point(term, self._found(term)) if term.best else None
             if point is None:
                 continue
             other = terms[1 - number] if len(terms) > 1 else None

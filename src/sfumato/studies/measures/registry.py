@@ -10,7 +10,6 @@ from sfumato.report.results.network import towards_in_words
 from sfumato.spec.base import closest_hint
 
 PERCENTAGE_POINTS = "points"
-POINTS_OF_CHANGE = "points of change"
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,9 @@ MEASURES: dict[str, Measure] = {
     "last_smoothness": Measure("last β"),
     "smoothness_above": Measure("rounds with β above {argument}, %", takes_argument=True),
     "volatility": Measure(
-        "volatility of accuracy from round {argument} on, points", unit=POINTS_OF_CHANGE, takes_argument=True
+        "volatility of accuracy from round {argument} on, points",
+        unit="points of change",
+        takes_argument=True,
     ),
     "epsilon": Measure("rigorous ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
     "claimed": Measure("claimed ε {argument}", "accounts", is_epsilon=True, takes_argument=True),
