@@ -179,8 +179,6 @@ class _Stored:
         self._dy, self._x, self._target = dy, x, target
         gradients = tape.empty(x, *x.shape[:2], dy.shape[3], x.shape[3])
         self._gradients, self._out = gradients.flatten(2), gradients.flatten(0, 1)
-        # patches of a first layer are columns, and a product of a stack needs rows
-        self._rows = x if x.is_contiguous() else tape.empty(x, *x.shape)
         self._biases = torch.empty(0)
 
     def squares(self) -> Tensor:
@@ -188,9 +186,7 @@ class _Stored:
 
         Every gradient is computed and stored, for `add_`.
         """
-        if self._rows is not self._x:
-            self._rows.copy_(self._x)
-        torch.bmm(self._dy.flatten(0, 1).mT, self._rows.flatten(0, 1), out=self._out)
+        torch.bmm(self._dy.flatten(0, 1).mT, self._x.flatten(0, 1), out=self._out)
         self._biases = self._dy.sum(dim=2)
         squares = _norms(self._gradients).square_()
         return squares if self._target.bias is None else squares.add_(_norms(self._biases).square_())
@@ -217,7 +213,6 @@ class _NotStored:
 
     def __init__(self, dy: Tensor, x: Tensor, target: ProductTarget, tape: Tape) -> None:
         self._dy, self._x, self._target = dy, x, target
-        self._wide_dy = tape.empty(dy, *dy.shape, dtype=torch.float64)
         self._wide_x = tape.empty(x, *x.shape, dtype=torch.float64)
         self._wide_weight = tape.empty(x, *target.weight.shape, dtype=torch.float64)
 
@@ -226,7 +221,7 @@ class _NotStored:
 
         They follow from products of all pixels with each other, rounded up by what cancellation may hide.
         """
-        dy, x = self._wide_dy.copy_(self._dy), self._wide_x.copy_(self._x)
+        dy, x = self._dy.double(), self._wide_x.copy_(self._x)
         of_outputs, of_inputs = dy @ dy.mT, x @ x.mT  # of every pixel with every other one
         terms = _trace(of_outputs) * _trace(of_inputs)
         squares = of_outputs.mul_(of_inputs).sum(dim=(2, 3)).clamp_(min=0.0).add_(terms, alpha=_OF_TERMS)
@@ -237,15 +232,14 @@ class _NotStored:
 
         ``drop``: bool ``[n, B]``, examples that add nothing; ``None``: none.
         """
-        target, keep = self._target, self._target.keep
-        self._wide_dy.mul_(factors.double()[:, :, None, None])
         if drop is not None:
-            _clear_(self._wide_dy, drop)
+            _clear_(self._dy, drop)
             _clear_(self._wide_x, drop)
+        target, factors, keep = self._target, factors.double()[:, :, None, None], self._target.keep
         weight = self._wide_weight.copy_(target.weight)
         biases = weight.new_zeros(len(weight), 1, weight.shape[1])
         for some in _blocks(factors.shape[1]):
-            dy = self._wide_dy[:, some].flatten(1, 2)
+            dy = (self._dy[:, some] * factors[:, some]).flatten(1, 2)
             weight.baddbmm_(dy.mT, self._wide_x[:, some].flatten(1, 2), beta=keep, alpha=target.scale)
             biases += dy.sum(dim=1, keepdim=True)
             keep = 1.0
