@@ -36,6 +36,10 @@ class ControlVariates:
             return None
         return cls(torch.zeros_like(model), DeviceVectors(torch.zeros_like(model), ranks))
 
+    def copy(self) -> ControlVariates:
+        """A copy whose devices' variates can be written to without changing these."""
+        return replace(self, devices=self.devices.copy())
+
     def corrections(self, devices: npt.NDArray[np.int64]) -> Corrections:
         """The corrections ``c - c_i`` that SCAFFOLD adds to the gradients of ``devices`` at every local step.
 
@@ -88,11 +92,3 @@ def share_taking_part(plan: TreePlan) -> float:
     """The expected share of devices in a round, 0 to 1; edges weighted as in the global average."""
     of_leaf = plan.participants.count / plan.tree.devices
     return float((average_weights(plan.tree)[-1] * of_leaf).sum())
-
-
-def writable_copy(variates: ControlVariates | None) -> ControlVariates | None:
-    """A copy of ``variates`` whose devices' variates can be written to without changing the original.
-
-    ``None`` gives ``None``.
-    """
-    return None if variates is None else replace(variates, devices=variates.devices.copy())

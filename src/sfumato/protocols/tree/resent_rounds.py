@@ -14,6 +14,7 @@ from sfumato.mechanisms.clipping import FlatClip
 from sfumato.schedule.tree import TreePlan
 
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,23 +32,15 @@ class ResentRound:
     clip: FlatClip | None
 
     @classmethod
-    def begin(
-        cls, plan: TreePlan, leaf_of: IntArray, parameters: int, device: torch.device
-    ) -> ResentRound | None:
+    def begin(cls, plan: TreePlan, resends: BoolArray, parameters: int, device: torch.device) -> ResentRound:
         """Empty sums of updates for the participants that send the whole round again at its end.
 
         Args:
-            plan: says under which leaves (edges) devices resend.
-            leaf_of: the leaf of each participant, ``[P]``.
+            plan: says how messages are clipped.
+            resends: which of the participants do, ``[P]``.
             parameters: M.
             device: where tensors are.
-
-        Returns:
-            ``None`` where nobody resends.
         """
-        resends = plan.releases.steps[-1].resends[leaf_of]
-        if not resends.any():
-            return None
         place = np.where(resends, np.cumsum(resends) - 1, -1)
         clip = plan.spec.privacy.clip
         flat = FlatClip(clip.norm) if clip is not None and clip.kind == "update" else None

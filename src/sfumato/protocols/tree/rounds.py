@@ -31,7 +31,6 @@ from sfumato.protocols.tree.control_variates import (
     ControlVariates,
     length_of_steps,
     share_taking_part,
-    writable_copy,
 )
 from sfumato.protocols.tree.gathering import ranks_of_sums
 from sfumato.protocols.tree.indicators import UNCLIPPED, Indicators
@@ -120,8 +119,9 @@ class TreeProtocol:
         begin = state.model if indicators is None else torch.cat([state.model, state.model.new_zeros(1)])
         origin = RoundOrigin(begin)
         values = origin.offset.repeat(plan.tree.leaf_count, 1)
-        resent = ResentRound.begin(plan, leaf_of, self._parameters, self._device)
-        variates = writable_copy(state.variates)
+        resends = plan.releases.steps[-1].resends[leaf_of]
+        resent = ResentRound.begin(plan, resends, self._parameters, self._device) if resends.any() else None
+        variates = None if state.variates is None else state.variates.copy()
         uplink, memory = self._uplink, None if state.memory is None else state.memory.copy()
         if memory is not None:
             uplink = uplink_of(plan, self._device, len(begin), memory, self.ranks)
