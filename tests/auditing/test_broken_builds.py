@@ -22,7 +22,7 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tree.facts import TreeFacts
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.protocols.aggregates import FloatAggregates
+from sfumato.protocols.tree.aggregates import FloatAggregates
 from sfumato.protocols.tree.uplinks import plain
 from sfumato.random import Stream, key_at
 from sfumato.schedule.groups import GroupPlan

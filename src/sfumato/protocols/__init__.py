@@ -10,7 +10,6 @@ schedule, and never the accountant: a protocol says what it did, and the session
     groups/                  rounds of overlapping groups
     device_vectors           what devices remember: a vector each, on the rank that trained them
     sums                     sums of messages, as whole numbers on a grid
-    aggregates               averages on their way up a tree, as floats or integers
     message_hooks            the interface of whoever records messages
     view_recorder            records what an observer receives
     evaluator                the test set, and scores of models

@@ -4,6 +4,7 @@ Only `sfumato.protocols`, audits and attacks import this package.
 
     choice           the protocol that runs the plan of a tree
     adaptive_clip    rounds whose clip norm follows the lengths of updates
+    aggregates       averages on their way up, as floats beside the model or as integers
     control_variates the memory of SCAFFOLD
     gathering        what ranks exchange: sums, or every update
     indicators       the coordinate that tells whether an update was clipped
@@ -12,6 +13,5 @@ Only `sfumato.protocols`, audits and attacks import this package.
     rounds           a round: training, messages, averages, noise
     state            what is remembered between rounds
     local_work       batches, steps, clipping and length of messages of devices, and the server's optimizer
-    offsets          averages of clipped gradients, in float64 and beside the model
     uplinks/         how messages reach the lowest aggregators
 """

@@ -21,12 +21,12 @@ from sfumato.engine.base import Engine, LocalTask
 from sfumato.learning.batches import BatchPlan
 from sfumato.mechanisms.clipping import FlatClip
 from sfumato.mechanisms.registry import mechanism_of
-from sfumato.protocols.aggregates import Aggregates, FloatAggregates, IntegerAggregates
 from sfumato.protocols.base import PilotNorms, RoundStats
 from sfumato.protocols.device_vectors import DeviceVectors
 from sfumato.protocols.evaluator import Evaluator
 from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.sums import Sums
+from sfumato.protocols.tree.aggregates import Aggregates, FloatAggregates, IntegerAggregates, RoundOrigin
 from sfumato.protocols.tree.control_variates import (
     ControlVariates,
     length_of_steps,
@@ -45,7 +45,6 @@ from sfumato.protocols.tree.local_work import (
     step_noise,
     unclipped_sgd,
 )
-from sfumato.protocols.tree.offsets import RoundOrigin
 from sfumato.protocols.tree.resent_rounds import ResentRound
 from sfumato.protocols.tree.state import TreeState
 from sfumato.protocols.tree.uplinks.base import Received, Uplink, uplink_columns
