@@ -24,7 +24,7 @@ from sfumato.deployment.collecting import with_own_noise
 from sfumato.deployment.device import noised_message
 from sfumato.deployment.messages import FrameKind, RoundPosition, decode_answer, encode_answer
 from sfumato.deployment.randomness import SecretDraws, SystemRandomness, answer_context, round_context
-from sfumato.schedule.integer_grid import message_lengths
+from sfumato.schedule.message_grid import message_lengths
 from sfumato.secure_aggregation.encoding import encode
 from sfumato.secure_aggregation.quantisation import QuantisationPlan
 from sfumato.wire.frames import Frame, parse_frame, seal_frame

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sfumato.schedule.grid import Grid
+from sfumato.schedule.message_grid import Grid
 from sfumato.secure_aggregation.encoding import decode, encode
 from sfumato.secure_aggregation.masks import Masker, ring_type
 from sfumato.secure_aggregation.quantisation import QuantisationPlan

@@ -14,7 +14,8 @@ from sfumato.data.dataset_sizes import known_examples
 from sfumato.errors import SpecError
 from sfumato.families import TREE, family_of
 from sfumato.schedule.base import Plan
-from sfumato.schedule.integer_grid import IntArray, IntegerGrid, integer_grid_of, message_lengths
+from sfumato.schedule.integer_grid import IntArray, IntegerGrid, integer_grid_of
+from sfumato.schedule.message_grid import message_lengths
 from sfumato.schedule.tree import TreePlan
 from sfumato.spec.document import Spec
 from sfumato.spec.refusals import Refusals, refuse_first

@@ -18,7 +18,8 @@ from sfumato.deployment.messages import RoundPosition
 from sfumato.deployment.refusals import require_deployable
 from sfumato.privacy.observers import Party
 from sfumato.schedule.base import Plan
-from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of, message_lengths
+from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of
+from sfumato.schedule.message_grid import message_lengths
 from sfumato.schedule.participation import threshold_of
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.quantisation import QuantisationPlan

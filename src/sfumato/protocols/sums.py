@@ -21,8 +21,7 @@ from torch import Tensor
 
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.errors import EnvelopeError
-from sfumato.schedule.grid import WIDEST, FloatArray, Grid
-from sfumato.schedule.message_grid import MessageGrid
+from sfumato.schedule.message_grid import WIDEST, AnyFloatArray, Grid, MessageGrid
 
 IntArray = npt.NDArray[np.int64]
 
@@ -79,7 +78,7 @@ class Sums:
         for start, stop in pairwise([*np.flatnonzero(np.diff(which, prepend=-1)), len(which)]):
             self._add_rows(int(which[start]), values[start:stop])
 
-    def _add_rows(self, number: int, rows: FloatArray) -> None:
+    def _add_rows(self, number: int, rows: AnyFloatArray) -> None:
         """Add ``rows`` ``[p, M]`` to sum ``number`` as whole units, block by block.
 
         Raises:
@@ -105,7 +104,7 @@ class Sums:
                 if self._grid is None:
                     rest = rest - whole.astype(np.float64) * grid.step
 
-    def _make_room(self, number: int, rows: FloatArray) -> bool:
+    def _make_room(self, number: int, rows: AnyFloatArray) -> bool:
         """Raise the unit of sum ``number`` so that ``rows`` ``[p, M]`` fit.
 
         Returns:

@@ -18,8 +18,7 @@ and parties of ``secure_aggregation`` and ``election`` are imported.
     participation         who takes part in a round of a tree, and who is sure to be there
     group_participation   whom the groups sample in a round, and whose messages get through
     moves                 devices that move, trust that changes: the trees of a run, and what is refused
-    grid                  whole steps of a power of two: the form in which all messages are added up
-    message_grid          the grid of messages that are sent in the open
+    message_grid          the grid of whole steps on which messages are added up; that of messages in the open
     integer_grid          the integers of secure aggregation
     adaptive_clip         a clip norm that follows the lengths of updates: its account and refusals
     model_size            parameters of a model, by arithmetic

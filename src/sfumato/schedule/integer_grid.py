@@ -24,8 +24,8 @@ import numpy.typing as npt
 from sfumato.errors import SpecError
 from sfumato.network.tree import Tree, star
 from sfumato.radio.secagg_traffic import RING_BITS
-from sfumato.schedule.grid import WIDEST, Grid
 from sfumato.schedule.groups import GroupPlan
+from sfumato.schedule.message_grid import WIDEST, Grid, message_lengths, moves_by_gradient
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.quantisation import MOST_WRAPPING, QuantisationPlan, wrapping
 from sfumato.wire.errors import QuantisationError
@@ -35,7 +35,6 @@ IntArray = npt.NDArray[np.int64]
 
 HEADROOM = 1e-6
 FEWEST_STEPS = 3000.0
-_FLOAT_SLACK = 1e-3  # of the length of a sum of clipped gradients in single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,32 +109,6 @@ class IntegerGrid:
         return std * float(self.weights[tier][node]) * self.scale * self.inflation
 
 
-def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: int) -> FloatArray:
-    """Upper bounds on the l2 length of the message of each of ``devices`` in aggregation ``index``, ``[P]``.
-
-    In declared units. Where gradients of examples are clipped, a batch may hold all records of a device, and
-    local steps may have noise. That noise is longer with probability below 1e-17; then the message is
-    clipped. ``dimension``: coordinates of a message.
-    """
-    bounds = plan.example_bounds_of(index, devices) * (1 + _FLOAT_SLACK * _moves_by_gradient(plan))
-    if not plan.spec.privacy.clips_examples:
-        return bounds
-    rates, batch_size = plan.releases.batches.rates, plan.spec.training.batch_size
-    assert rates is not None  # what is refused sees to it
-    assert batch_size != "all"  # the spec's own checks do
-    with np.errstate(divide="ignore"):
-        records = np.where(rates > 0, np.ceil(batch_size / rates * (1 - 1e-9)), 1.0)[devices]
-    noise = plan.spec.privacy.step_noise * (math.sqrt(dimension) + 9.0)
-    lengths: FloatArray = bounds * (records + noise)
-    return lengths
-
-
-def _moves_by_gradient(plan: TreePlan) -> bool:
-    """Whether a record is drawn into mini-batches, and so moves a message by single clipped gradients."""
-    clip = plan.spec.privacy.clip
-    return clip is not None and clip.kind != "update" and plan.releases.batches.rates is not None
-
-
 def integer_grid_of(
     plan: TreePlan, number: int, index: int, devices: IntArray, dimension: int
 ) -> IntegerGrid:
@@ -161,7 +134,7 @@ def integer_grid_of(
     lengths, noises = bounds * shares[leaf] * unit, stds * shares[leaf] * unit
     secure = tuple(hop == "secure-aggregation" for hop in plan.hops)
     sums = list(_largest_masked_sums(plan, index, secure, lengths, noises, unit, weights))
-    by_gradient = _moves_by_gradient(plan)
+    by_gradient = moves_by_gradient(plan)
     moves = lengths
     if by_gradient:  # that of the last step moves a message least: one of an example, two of a step
         gradients = 1 if plan.spec.privacy.clips_examples else 2

@@ -1,33 +1,42 @@
-"""The grid on which messages that have a bound are added up.
+"""The grid on which messages are added up: whole steps of a power of two, modulo another.
 
-*The step.* Rounding towards zero makes no message longer: a clip of whole messages holds as it is. Where what
-is charged is how far one or two gradients move a message, the rounding of both worlds adds up to one step a
-coordinate, ``sqrt(M)`` steps in all. That is at most 2^-21 of the shortest move that is charged: `ROUNDINGS`
-is what the margin of the clip (`learning.rounding_margin`) has room for. A step is also at most 2^-24 of the
-quietest noise that is declared, as rounding towards zero takes up to 0.4 steps of its standard deviation, and
-2^-48 of the largest sum that is, so that a loose clip does not make it coarse. It is the largest power of two
-within these three. Only public figures decide.
+One type for all sums (`Grid`). Messages that are sent in the open are rounded to it towards zero, as is told
+here; for secure aggregation devices round at random and the grid follows from the ring (`integer_grid`). What
+parties send each other then are these very integers, so a simulated round and a deployed one add up the same
+ones.
 
-*The room.* Sums are of 64 bits. Of the messages that one may hold, none may have a coordinate of more than
-2^62 steps over their number. All that a plan declares fits, noise and its tail included, or it is refused;
-what comes up all the same is refused when it is added (`protocols.sums`).
+*The step* for messages in the open that have a bound. Rounding towards zero makes no message longer: a clip
+of whole messages holds as it is. Where what is charged is how far one or two gradients move a message, the
+rounding of both worlds adds up to one step a coordinate, ``sqrt(M)`` steps in all. That is at most 2^-21 of
+the shortest move that is charged: `ROUNDINGS` is what the margin of the clip (`learning.rounding_margin`) has
+room for. A step is also at most 2^-24 of the quietest noise that is declared, as rounding towards zero takes
+up to 0.4 steps of its standard deviation, and 2^-48 of the largest sum that is, so that a loose clip does not
+make it coarse. It is the largest power of two within these three. Only public figures decide.
+
+*The room* for them. Sums are of 64 bits. Of the messages that one may hold, none may have a coordinate of
+more than 2^62 steps over their number. All that a plan declares fits, noise and its tail included, or it is
+refused; what comes up all the same is refused when it is added (`protocols.sums`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sfumato.errors import SpecError
-from sfumato.schedule.grid import WIDEST, Grid
 from sfumato.schedule.groups import GroupPlan
-from sfumato.schedule.integer_grid import message_lengths
 from sfumato.schedule.tree import TreePlan
 
 FloatArray = npt.NDArray[np.float64]
+AnyFloatArray = npt.NDArray[Any]
+IntArray = npt.NDArray[np.int64]
+
+WIDEST = 64
+"""Bits of a sum in memory."""
 
 _OF_A_MOVE, _OF_THE_NOISE, _OF_THE_LARGEST = 2.0**-21, 2.0**-24, 2.0**-48
 ROUNDINGS = _OF_A_MOVE * 2.0**24
@@ -35,6 +44,51 @@ ROUNDINGS = _OF_A_MOVE * 2.0**24
 
 _TAIL = 9.5  # standard deviations: no normal is farther from 0 (`mechanisms.gaussian`)
 _LEAST = -149  # of a float32
+_SMALL = -120  # float32 holds 2^120
+_FLOAT_SLACK = 1e-3  # of the length of a sum of clipped gradients in single precision
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The multiples of a power of two.
+
+    Attributes:
+        exponent: the step is 2 to that power.
+        bits: of a sum, a whole number of steps in two's complement: 32 or 64.
+    """
+
+    exponent: int
+    bits: int
+
+    @property
+    def step(self) -> float:
+        """The distance between neighbouring points of the grid."""
+        return math.ldexp(1.0, self.exponent)
+
+    @property
+    def scale(self) -> float:
+        """The number of steps in 1: the inverse of `step`."""
+        return math.ldexp(1.0, -self.exponent)
+
+    def whole(self, values: AnyFloatArray) -> AnyFloatArray:
+        """``values`` in grid steps, rounded towards zero to whole numbers, as floats of the same shape.
+
+        Exact for float32 values; infinite where a float32 cannot hold so many steps. They are floats because
+        they may not fit an integer of `bits` bits.
+        """
+        kind = np.float32 if values.dtype == np.float32 and self.exponent >= _SMALL else np.float64
+        with np.errstate(over="ignore"):
+            found = np.multiply(values, kind(self.scale), dtype=kind)
+        return np.trunc(found, out=found)
+
+    def wrapped(self, sums: IntArray) -> IntArray:
+        """``sums`` modulo 2^bits, as the numbers from -2^(bits - 1) to 2^(bits - 1) - 1.
+
+        int64 of the same shape; ``sums`` itself where `bits` is 64.
+        """
+        if self.bits == WIDEST:
+            return sums
+        return sums.astype(f"<i{self.bits // 8}").astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -82,6 +136,32 @@ class MessageGrid(Grid):
             )
             raise SpecError("privacy.noise", None, allowed)
         return grid
+
+
+def message_lengths(plan: TreePlan, index: int, devices: IntArray, dimension: int) -> FloatArray:
+    """Upper bounds on the l2 length of the message of each of ``devices`` in aggregation ``index``, ``[P]``.
+
+    In declared units. Where gradients of examples are clipped, a batch may hold all records of a device, and
+    local steps may have noise. That noise is longer with probability below 1e-17; then the message is
+    clipped. ``dimension``: coordinates of a message.
+    """
+    bounds = plan.example_bounds_of(index, devices) * (1 + _FLOAT_SLACK * moves_by_gradient(plan))
+    if not plan.spec.privacy.clips_examples:
+        return bounds
+    rates, batch_size = plan.releases.batches.rates, plan.spec.training.batch_size
+    assert rates is not None  # what is refused sees to it
+    assert batch_size != "all"  # the spec's own checks do
+    with np.errstate(divide="ignore"):
+        records = np.where(rates > 0, np.ceil(batch_size / rates * (1 - 1e-9)), 1.0)[devices]
+    noise = plan.spec.privacy.step_noise * (math.sqrt(dimension) + 9.0)
+    lengths: FloatArray = bounds * (records + noise)
+    return lengths
+
+
+def moves_by_gradient(plan: TreePlan) -> bool:
+    """Whether a record is drawn into mini-batches, and so moves a message by single clipped gradients."""
+    clip = plan.spec.privacy.clip
+    return clip is not None and clip.kind != "update" and plan.releases.batches.rates is not None
 
 
 def tree_grid(plan: TreePlan, number: int, index: int, length: int) -> MessageGrid | None:

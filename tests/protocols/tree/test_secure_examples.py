@@ -11,7 +11,8 @@ import torch
 from tree_worlds import Library, spec_of
 
 from sfumato.errors import SpecError
-from sfumato.schedule.integer_grid import FEWEST_STEPS, HEADROOM, integer_grid_of, message_lengths
+from sfumato.schedule.integer_grid import FEWEST_STEPS, HEADROOM, integer_grid_of
+from sfumato.schedule.message_grid import message_lengths
 from sfumato.schedule.resolve import resolve
 from sfumato.secure_aggregation.encoding import round_at_random
 

@@ -19,7 +19,8 @@ from sfumato.protocols.message_hooks import Listener
 from sfumato.protocols.tree.uplinks.base import Collector, IntArray, IntegerSums, Received
 from sfumato.random import Stream, key_at
 from sfumato.schedule.faults.dropouts import PHASES, Dropouts, turnout_of
-from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of, message_lengths
+from sfumato.schedule.integer_grid import IntegerGrid, integer_grid_of
+from sfumato.schedule.message_grid import message_lengths
 from sfumato.schedule.participation import threshold_of
 from sfumato.schedule.tree import TreePlan
 from sfumato.secure_aggregation.encoding import encode
