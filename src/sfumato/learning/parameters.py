@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import torch
@@ -42,7 +43,7 @@ class ParameterLayout:
         """Number of entries of each trainable parameter."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
-    @property
+    @cached_property
     def total(self) -> int:
         """M, the length of the flat vector."""
         return sum(self.sizes)

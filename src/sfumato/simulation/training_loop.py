@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -166,8 +167,7 @@ class Session:
             raise RunError(f"round {state.round}: the model is no longer finite; {hint}")
         participations = position.participations.clone()
         participations[torch.from_numpy(facts.participants)] += 1
-        row = dict.fromkeys((*METRIC_COLUMNS, *self._scores), float("nan"))
-        row |= self.epsilons.unknown()
+        row = dict(self._empty_row)
         last = state.round == self.rounds(state)
         if self._is_evaluated(state.round, last=last):
             row |= self._score(state, self.examination)
@@ -195,6 +195,12 @@ class Session:
     def _scores(self) -> tuple[str, ...]:
         """Names of the metrics columns that hold scores on the test set."""
         return *self.protocol.metrics, *self.plan.spec.metrics
+
+    @cached_property
+    def _empty_row(self) -> dict[str, float]:
+        """A row of metrics with NaN in every column."""
+        columns = dict.fromkeys((*METRIC_COLUMNS, *self._scores), float("nan"))
+        return columns | self.epsilons.unknown()
 
     def _is_evaluated(self, done: int, *, last: bool) -> bool:
         """Whether the model is scored after ``done`` rounds: as the spec says, and after the last."""
