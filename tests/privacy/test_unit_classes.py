@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sfumato.privacy.charges import Composition, smallest_epsilon
+from sfumato.privacy.observers import UnitClass, unit_classes
 from sfumato.privacy.records import RecordCharge, RecordReleases
 from sfumato.privacy.release import Release
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 DEVICES = np.array([3, 4, 6, 7])
 RATES = np.array([0.9, 0.9, 0.9, 0.2, 0.5, 0.9, 0.5, 0.1])

@@ -6,10 +6,9 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     received            what a coalition receives, by itself or summed up, and whether it learns of a draw
     sampling            neighbouring relations, draws and Gaussian terms: what the accountant composes
     declared_releases   what the releases of every protocol answer; how a pair is charged from them
-    unit_classes        devices that observers meet alike, and the worst of them
     records             one record of a device as the unit, and how its device draws batches
     tree/, groups/      the facts of the two families, and what is charged for a unit towards a coalition
-    observers           names of parties; classes of pairs that are alike
+    observers           names of parties; units and pairs that are alike, and the worst unit of a class
     charges             how the releases of an exposure are charged
     dominance           which charge is at most another, without composing either
     public_draws        rounds that a public draw decides about: who else adds noise, who is elected

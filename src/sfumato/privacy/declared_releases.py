@@ -11,11 +11,10 @@ from typing import Any, Protocol, Self
 from sfumato.privacy.charges import Composition, has_larger_epsilon, smallest_epsilon, ways_to_charge
 from sfumato.privacy.guarantee import EpsilonBound
 from sfumato.privacy.noise_scale import scale_for
-from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.observers import PairClass, Party, UnitClass
 from sfumato.privacy.records import BatchFacts, RecordCharge, RecordReleases
 from sfumato.privacy.release import Exposure, NoiseLaw, Release, are_unprotected
 from sfumato.privacy.sampling import Neighbours
-from sfumato.privacy.unit_classes import UnitClass
 
 
 class DeclaredReleases(Protocol):

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from sfumato.privacy.groups import folded_observers
 from sfumato.privacy.groups.symmetries import Symmetry, generators, orbits, orbits_under, with_stabilisers
 from sfumato.privacy.groups.vector_clocks import UNREACHED
-from sfumato.privacy.observers import PEER_IN_A_GROUP, PairClass, Party, Relation, covering
-from sfumato.privacy.unit_classes import UnitClass
+from sfumato.privacy.observers import PEER_IN_A_GROUP, PairClass, Party, Relation, UnitClass, covering
 
 if TYPE_CHECKING:
     from sfumato.privacy.groups.releases import GroupReleases

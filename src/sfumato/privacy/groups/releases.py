@@ -47,12 +47,11 @@ from sfumato.privacy.groups.positions import Position, first_of_orbit
 from sfumato.privacy.groups.received_sums import ReceivedSums, group_name
 from sfumato.privacy.groups.vector_clocks import IntArray, clocks, hops_between_groups, prefixes_closed_form
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.observers import PairClass, Party, UnitClass, unit_classes
 from sfumato.privacy.received import CoalitionView, hides_messages
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_batches
 from sfumato.privacy.release import Exposure, Release, without_noise, without_noise_in
 from sfumato.privacy.sampling import Neighbours
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,22 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sfumato.privacy.observers import CLOUD, PEER, PUBLIC, PairClass, Party, Relation, covering
+from sfumato.privacy.observers import (
+    CLOUD,
+    PEER,
+    PUBLIC,
+    PairClass,
+    Party,
+    Relation,
+    UnitClass,
+    covering,
+    unit_classes,
+)
 from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.release import Exposure, Release, total_mu_squared
 from sfumato.privacy.sampling import Neighbours
 from sfumato.privacy.tree.releases import TreeReleases
 from sfumato.privacy.tree.shape import FloatArray, IntArray
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 Kind: TypeAlias = tuple[int, str, int]
 Owned: TypeAlias = dict[str, dict[Release, dict[str, float]]]

@@ -15,12 +15,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.observers import PairClass, Party, UnitClass
 from sfumato.privacy.records import RecordReleases
 from sfumato.privacy.release import Exposure, Release
 from sfumato.privacy.tree.moving_pairs import MovingPairs, RoundKinds
 from sfumato.privacy.tree.releases import TreeReleases
-from sfumato.privacy.unit_classes import UnitClass
 
 
 @dataclass(frozen=True)

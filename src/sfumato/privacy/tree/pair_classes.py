@@ -9,10 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from sfumato.privacy.observers import CLOUD, PEER, PUBLIC, PairClass, Party, Relation, covering
+from sfumato.privacy.observers import (
+    CLOUD,
+    PEER,
+    PUBLIC,
+    PairClass,
+    Party,
+    Relation,
+    UnitClass,
+    covering,
+    unit_classes,
+)
 from sfumato.privacy.tree.facts import TreeFacts
 from sfumato.privacy.tree.shape import BoolArray, IntArray
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 
 @dataclass(frozen=True)

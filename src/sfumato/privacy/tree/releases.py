@@ -14,7 +14,7 @@ import numpy as np
 from sfumato.privacy.charges import bound_epsilon, ways_to_charge
 from sfumato.privacy.dominance import Ways
 from sfumato.privacy.guarantee import EpsilonBound
-from sfumato.privacy.observers import PairClass, Party
+from sfumato.privacy.observers import PairClass, Party, UnitClass, unit_classes
 from sfumato.privacy.received import CoalitionView
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_batches
 from sfumato.privacy.release import Exposure, Release, without_noise
@@ -27,7 +27,6 @@ from sfumato.privacy.tree.ledger import tree_as_json
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.shape import BoolArray, IntArray
 from sfumato.privacy.tree.views import view_of_coalition
-from sfumato.privacy.unit_classes import UnitClass, unit_classes
 
 
 @dataclass(frozen=True)
