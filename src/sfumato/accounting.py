@@ -28,8 +28,8 @@ from sfumato.schedule.rows.observers import (
     unit_kinds,
 )
 from sfumato.spec.document import Spec
-from sfumato.spec.keys_as_arguments import refusing_keys
 from sfumato.spec.limits import LEAST_DELTA, LEAST_SHARE
+from sfumato.spec.other_words import refusing_keys
 from sfumato.spec.privacy import OBSERVER_KINDS
 
 if TYPE_CHECKING:

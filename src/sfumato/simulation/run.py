@@ -52,7 +52,7 @@ from sfumato.simulation.tracking import requested_trackers, tracked
 from sfumato.simulation.training_loop import Session
 from sfumato.spec.document import SPEC_HASH, Spec, require_spec
 from sfumato.spec.frozen import FrozenSpec, versions
-from sfumato.spec.keys_as_arguments import refusing_keys
+from sfumato.spec.other_words import refusing_keys
 from sfumato.user_code import allow_user_code
 
 _SECONDS_BETWEEN_CHECKPOINTS = 5.0

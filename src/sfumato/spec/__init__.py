@@ -15,8 +15,7 @@ imported.
     refusals             the form of refusals that stand in tables, and the search for the first that applies
     limits               the most that a spec may ask for
     names                names of levels and sites
-    other_words          words of other libraries, and what to write instead
-    keys_as_arguments    keys given as arguments of a function in Python
+    other_words          words of other libraries, and keys given as arguments: what to write instead
     used_keys            which keys have an effect where; what has none is refused
     validation_messages  what is wrong with a spec, in one sentence each
     schema               the JSON schema

@@ -1,12 +1,21 @@
-"""Words of other libraries, and what a spec says instead: hints for keys, values and options.
+"""Words of other libraries, and what a spec says instead: hints for keys, values, options and arguments.
 
 Nothing here is read as another name: a word is refused, and the message says what to write.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from sfumato.arguments import Argument
+from sfumato.errors import SpecError
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
 
 _DEVICES = "topology.devices of a star, topology.devices_per_edge of a tree"
 KEYS = {
@@ -217,6 +226,27 @@ def key_meant(word: str) -> str | None:
     """
     plain = word.lower().replace("-", "_")
     return KEYS.get(plain) or REMARKS.get(plain)
+
+
+def refusing_keys(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """``function``, but an argument that it does not have and that means a key of the spec is a `SpecError`.
+
+    So is ``rounds`` in ``sf.run(spec, rounds=5)``. The message says how the key is set. Other wrong
+    arguments are Python's ``TypeError``, as ever.
+    """
+    known = inspect.signature(function).parameters
+
+    @wraps(function)
+    def called(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        for name, value in kwargs.items():
+            key = None if name in known else key_meant(name)
+            if key is not None and " " not in key:
+                how = f"sf.load_spec(SOURCE, [{f'{key}={value}'!r}])"
+                allowed = f"is no argument of {function.__name__}; it is a key of the spec: {how}"
+                raise SpecError(Argument(name), value, allowed)
+        return function(*args, **kwargs)
+
+    return called
 
 
 def value_hint(word: str, known: list[str]) -> str:
