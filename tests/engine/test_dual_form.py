@@ -196,6 +196,25 @@ def test_is_chosen_by_the_number_of_multiplications() -> None:
     assert form.saves(sgd, batches(41))
 
 
+def test_is_not_chosen_where_one_device_uses_far_more_examples_than_the_others() -> None:
+    form = form_of(mlp(), data_of(SHAPE)[0])
+    assert form.saves(LocalSGD(0.1), epochs_of([10] * 9 + [40]))
+    assert not form.saves(LocalSGD(0.1), epochs_of([10] * 9 + [70]))
+    assert not form.saves(LocalSGD(0.1), epochs_of([0, 0]))
+
+
+def test_devices_of_a_tile_use_about_as_many_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of equal steps, too."""
+    monkeypatch.setattr(local, "_TILE_BYTES", 1 << 20)
+    sizes = [10, 30, 12, 33] * 20
+    devices = devices_of(sizes)
+    batches = plan_steps(devices, steps=60, batch_size=5, rng=np.random.default_rng(5))
+    model, data = mlp(), data_of(SHAPE, examples=sum(sizes))
+    (tiles,) = LocalEngine(model, *data, SETTINGS).tiles(LocalTask(LocalSGD(0.1)), batches)
+    assert len(tiles) > 1
+    assert [len({sizes[device] >= 30 for device in tile.tolist()}) for tile in tiles] == [1] * len(tiles)
+
+
 @pytest.mark.parametrize(
     "sgd",
     [

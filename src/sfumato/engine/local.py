@@ -66,7 +66,10 @@ class LocalEngine:
 
         ``task``: what each device does.
         """
-        return tiles_of(batches.steps, self._tile(task, batches)[0], 4 * self._layout.total)
+        order = batches.steps
+        if self._form(task, batches) is not None:  # among those that stop together, by the memory they need
+            order = order * (1 + batches.distinct.amax()) + batches.distinct
+        return tiles_of(order, self._tile(task, batches)[0], 4 * self._layout.total)
 
     def train(
         self,

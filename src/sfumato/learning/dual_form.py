@@ -33,6 +33,10 @@ from sfumato.learning.training_memory import StartModels
 # to 2 times in layers of few weights.
 _SHARE, _FEWEST_WEIGHTS = 0.7, 1 << 13
 
+# Devices that train together have room for as many examples as one of them uses: a few that use far more than
+# the others would take away what is saved.
+_MOST_OF_MEAN = 4
+
 
 @dataclass(frozen=True)
 class DualForm:
@@ -75,12 +79,11 @@ class DualForm:
         """
         if sgd.clips_gradients or sgd.adam is not None or sgd.weight_decay:
             return False
-        used = batches.used
-        examples = batches.distinct.double()
-        draws = used.sum(dim=(1, 2)).double()
+        examples, draws = batches.distinct.double(), batches.used.sum(dim=(1, 2)).double()
         plain = 2 * self.inputs * self.outputs * draws
         dual = examples * self.inputs * (examples + 2 * self.outputs) + 2 * self.outputs * examples * draws
-        return bool(dual.sum() < _SHARE * plain.sum())
+        few = examples.amax() <= _MOST_OF_MEAN * examples.mean()
+        return bool(few and dual.sum() < _SHARE * plain.sum())
 
     def gradient(self, examples: int) -> StackedGradient:
         """Gradients of the models in this form, where every device uses up to ``examples`` examples."""
