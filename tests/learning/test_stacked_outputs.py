@@ -42,12 +42,6 @@ def test_stacks_are_the_models_themselves(kind: str, bias: bool, monkeypatch: py
     torch.testing.assert_close(found, one_by_one(model, models, FEATURES))
 
 
-def test_one_model_of_a_chain_gives_the_bits_of_its_module() -> None:
-    model = build_model("softmax", shape=(1, 8, 8), classes=5, seed=0)
-    models = models_like(model, 1)
-    assert torch.equal(outputs_of(model, models, FEATURES), one_by_one(model, models, FEATURES))
-
-
 class Counting(nn.Module):
     """Adds how often it has been called."""
 

@@ -15,6 +15,7 @@ from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
 from sfumato.engine.tiles import chunks_of, run_in_threads, tiles_of
 from sfumato.learning.batches import BatchPlan
+from sfumato.learning.dual_form import DualForm, DualTile, padded_examples
 from sfumato.learning.examples import Examples, LoadedExamples
 from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import train_stack
@@ -52,8 +53,9 @@ class LocalEngine:
         self._layout = ParameterLayout.of(model)
         self._examples = Examples.of(features, labels, settings.device)
         self._no_features = self._examples.none[0]
-        self._idle: list[TrainingMemory] = []
-        self._floats: dict[int, int] = {}
+        self._dual = DualForm.of(model, self._no_features, loss)
+        self._idle: dict[int, list[TrainingMemory]] = {}
+        self._floats: dict[tuple[int, int], int] = {}
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
         """One list with the indices of all P devices of ``batches``, as there is one rank."""
@@ -64,7 +66,10 @@ class LocalEngine:
 
         ``task``: what each device does.
         """
-        return tiles_of(batches.steps, self._tile(task, batches.width)[0], 4 * self._layout.total)
+        order = batches.steps
+        if self._form(task, batches) is not None:  # among those that stop together, by the memory they need
+            order = order * (1 + batches.distinct.amax()) + batches.distinct
+        return tiles_of(order, self._tile(task, batches)[0], 4 * self._layout.total)
 
     def train(
         self,
@@ -92,7 +97,7 @@ class LocalEngine:
         task = task.checked(self._layout, start, group_of, batches)
         start = start.to(self.settings.device)
         group_of = group_of.to(self.settings.device)
-        scratch = self._tile(task, batches.width)[1]
+        form, scratch = self._form(task, batches), self._tile(task, batches)[1]
         half, an_update = self.settings.memory_bytes // 2, 4 * self._layout.total
         workers = max(1, min(self.settings.threads, half // scratch))
         for some in chunks_of(self.tiles(task, batches), tiles, half // an_update):
@@ -102,12 +107,21 @@ class LocalEngine:
                 def train(
                     tile: Tensor, chunk: UpdateChunk = chunk, examples: LoadedExamples = examples
                 ) -> None:
-                    self._train_tile(task, start, group_of, batches, examples, tile, chunk)
+                    self._train_tile(task, form, start, group_of, batches, examples, tile, chunk)
 
                 run_in_threads(loaded, train, 1 if self._on_cuda else min(workers, len(loaded)))
             yield chunk
 
-    def _tile(self, task: LocalTask, width: int) -> tuple[int, int]:
+    def _form(self, task: LocalTask, batches: BatchPlan) -> DualForm | None:
+        """The dual form of the first layer, if the devices of ``batches`` are trained in it; else ``None``.
+
+        ``task``: what each device does.
+        """
+        if self._dual is None or task.step_noise is not None or task.corrections is not None:
+            return None
+        return self._dual if self._dual.saves(task.sgd, batches) else None
+
+    def _tile(self, task: LocalTask, batches: BatchPlan) -> tuple[int, int]:
         """The most devices of a tile, and about how many bytes a tile takes beside its updates.
 
         A tile is as large as fits a core's cache (or a share of a GPU's memory): at every step all of it is
@@ -115,22 +129,26 @@ class LocalEngine:
 
         Args:
             task: what each device does.
-            width: examples of the widest batch.
+            batches: of the P devices.
         """
-        if width not in self._floats:
-            memory = self._borrow()
-            self._floats[width] = memory.gradient.scratch_floats(width)
-            self._idle.append(memory)
+        form, width, size, beside = self._form(task, batches), batches.width, self._layout.total, 0
+        examples = 0 if form is None else padded_examples(int(batches.distinct.max()))
+        if (examples, width) not in self._floats:
+            memory = self._borrow(examples)
+            self._floats[examples, width] = memory.gradient.scratch_floats(width)
+            self._idle[examples].append(memory)
+        if form is not None:
+            size = form.parameters(size, examples)
+            beside = 4 * examples * (form.inputs + 2 * examples + form.outputs)
         noisy, adam = task.step_noise is not None, task.sgd.adam is not None
         drifts = task.sgd.clips_gradients
         extra_vectors = bool(task.sgd.momentum) + bool(task.sgd.proximal) + (task.corrections is not None)
         vectors_a_device = (
             3 + extra_vectors + (task.sgd.step_clip is not None or noisy or adam) + 2 * noisy + 3 * adam
         )
-        an_update = 4 * self._layout.total
-        in_cache = vectors_a_device * an_update + 4 * self._floats[width]
+        in_cache = vectors_a_device * 4 * size + 4 * self._floats[examples, width]
         # drifts, and where they began, are passed over once a step: they need not stay in the cache
-        bytes_a_device = in_cache + 2 * drifts * an_update
+        bytes_a_device = in_cache + 2 * drifts * 4 * size + beside
         most_devices = max(1, (_CUDA_TILE_BYTES if self._on_cuda else _TILE_BYTES) // in_cache)
         return most_devices, most_devices * bytes_a_device
 
@@ -139,19 +157,29 @@ class LocalEngine:
         """Whether training runs on a CUDA device."""
         return self._no_features.is_cuda
 
-    def _borrow(self) -> TrainingMemory:
-        """Training memory that no thread uses at present, with a model of its own; it must be given back."""
+    def _borrow(self, examples: int = 0) -> TrainingMemory:
+        """Training memory that no thread uses at present; it must be given back.
+
+        ``examples``: K of the dual form in which devices are trained; 0 for training in no such form.
+        """
         try:
-            return self._idle.pop()
+            return self._idle.setdefault(examples, []).pop()
         except IndexError:
-            # A copy each: torch.func swaps a module's parameters while it runs, which threads cannot share.
-            model = deepcopy(self._model).to(self.settings.device)
-            gradient = stacked_gradient(model, self._no_features, self._loss)
-            return TrainingMemory(gradient, self._layout.total, self._no_features)
+            pass
+        size = self._layout.total
+        if examples and self._dual is not None:
+            gradient, inputs = self._dual.gradient(examples), self._dual.inputs_of(examples)
+            like = self._no_features.new_empty(0, inputs)
+            return TrainingMemory(gradient, self._dual.parameters(size, examples), like)
+        # A copy each: torch.func swaps a module's parameters while it runs, which threads cannot share.
+        model = deepcopy(self._model).to(self.settings.device)
+        gradient = stacked_gradient(model, self._no_features, self._loss)
+        return TrainingMemory(gradient, size, self._no_features)
 
     def _train_tile(
         self,
         task: LocalTask,
+        form: DualForm | None,
         start: Tensor,
         group_of: Tensor,
         batches: BatchPlan,
@@ -163,6 +191,7 @@ class LocalEngine:
 
         Args:
             task: what each device does, as `LocalTask.checked` gives it.
+            form: the dual form in which they are trained; ``None`` for none.
             start: models on the engine's device, ``[G, M]``.
             group_of: the row of ``start`` for each device, ``[P]``.
             batches: of the P devices.
@@ -172,27 +201,65 @@ class LocalEngine:
         """
         device = self._examples.device
         own = examples.places_of(batches.of(tile).to(device))
+        starts = StartModels.of(start, group_of[tile.to(device)])
+        places = chunk.places_of(tile)
+        update = chunk.room_for(places)
+        if form is None:
+            features, targets = examples.features, examples.targets
+            clipped, moved = self._train(task, tile, 0, starts, own, features, targets, update)
+            if not moved:
+                for before, after in starts.with_rows_of(update):
+                    after.sub_(before)
+        else:
+            dual = DualTile.of(form, starts, own, examples.features, examples.targets)
+            ends = update.new_empty(len(tile), dual.starts.models.shape[1])
+            clipped, _ = self._train(
+                task, tile, dual.examples, dual.starts, dual.batches, dual.features, dual.targets, ends
+            )
+            dual.write_update(ends, update)
+        chunk.write_(task, places, update, clipped, own)
+
+    def _train(
+        self,
+        task: LocalTask,
+        tile: Tensor,
+        examples: int,
+        starts: StartModels,
+        batches: BatchPlan,
+        features: Tensor,
+        targets: Tensor,
+        out: Tensor,
+    ) -> tuple[Tensor, bool]:
+        """Train the devices of ``tile`` together, in a dual form of ``examples`` examples, or with 0 in none.
+
+        Args:
+            task: what each device does, as `LocalTask.checked` gives it.
+            tile: the devices, int64 ``[n]``, sorted by falling number of steps.
+            examples: K of the dual form; 0 for none.
+            starts: flat models to start from.
+            batches: of these devices.
+            features: ``[N, ...]``.
+            targets: ``[N, ...]``.
+            out: where the flat models end, ``[n, M]``, or how far they moved; written to.
+
+        Returns:
+            How many of a device's gradients were clipped ``[n]``, and whether ``out`` is how far they moved.
+        """
         noise = None if task.step_noise is None else task.step_noise.of(tile.tolist())
         masks = None if task.dropout is None else task.dropout.of(tile.tolist())
         correction_rows = None if task.corrections is None else task.corrections.of(tile.tolist())
-        places, tile = chunk.places_of(tile), tile.to(device)
-        start_rows = StartModels.of(start, group_of[tile])
-        memory = self._borrow()
+        memory = self._borrow(examples)
 
         def packed(flat: Tensor) -> Tensor:
             memory.gradient.pack(flat, out := torch.empty_like(flat))
             return out
 
-        starts = replace(start_rows, models=packed(start_rows.models))
+        starts = replace(starts, models=packed(starts.models))
         corrections = None if correction_rows is None else packed(correction_rows)
-        steps_clipped, drift = train_stack(
-            memory, starts, own, examples.features, examples.targets, task.sgd, noise, corrections, masks
+        clipped, drift = train_stack(
+            memory, starts, batches, features, targets, task.sgd, noise, corrections, masks
         )
-        update = chunk.room_for(places)
-        moved = memory.reserve(len(tile), own.width) if drift is None else drift
-        memory.gradient.unpack(moved, update)
-        self._idle.append(memory)
-        if drift is None:
-            for before, after in start_rows.with_rows_of(update):
-                after.sub_(before)
-        chunk.write_(task, places, update, steps_clipped, own)
+        ends = memory.reserve(len(tile), batches.width) if drift is None else drift
+        memory.gradient.unpack(ends, out)
+        self._idle[examples].append(memory)
+        return clipped, drift is not None

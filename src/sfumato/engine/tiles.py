@@ -37,31 +37,31 @@ def intra_op_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def tiles_of(steps: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
+def tiles_of(order: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
     """Divide P devices, block by block, into tiles, whose devices train together; each is in one tile.
 
-    A block is a run of neighbours. In a block devices with more steps come first, so that those of a tile
-    stop together.
+    A block is a run of neighbours. In a block devices with a larger number come first. With numbers that grow
+    with a device's steps those of a tile stop together.
 
     Args:
-        steps: number of steps of each device, int64 ``[P]``.
+        order: a number for each device, int64 ``[P]``; devices with more steps must have a larger one.
         most: devices in a tile.
         update_bytes: bytes of one device's update.
 
     Returns:
-        For every block its tiles, each int64 ``[n]``, sorted by falling number of steps. Tiles are numbered
+        For every block its tiles, each int64 ``[n]``, sorted by falling ``order``. Tiles are numbered
         through all blocks, from the first block's first one on.
     """
-    devices = len(steps)
+    devices = len(order)
     each = max(most, _BLOCK_BYTES // update_bytes)
     blocks = []
     for members in torch.arange(devices).tensor_split(max(1, -(-devices // each))):
         p = len(members)
         if p == 0:
             continue
-        order = torch.argsort(steps[members], descending=True, stable=True)
+        sorted_members = members[torch.argsort(order[members], descending=True, stable=True)]
         count = max(-(-p // most), min(_FEWEST_TILES, p // max(1, most // 2)))
-        blocks.append(list(members[order].tensor_split(count)))
+        blocks.append(list(sorted_members.tensor_split(count)))
     return blocks
 
 

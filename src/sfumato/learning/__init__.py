@@ -10,6 +10,7 @@ Mechanisms, engines, protocols and attacks may import this package.
     examples            the examples of a data set, in memory or taken for a few devices at a time
     gradients           the interface of stacked gradients, the choice among them, and that by ``torch.func``
     sequential          hand-written gradients for chains of simple layers
+    dual_form           a linear first layer's weights as sums over the examples that a device uses
     captured_step       gradient steps as CUDA graphs
     tape                recorded operations over memory that is used again
     layers              the layers of such chains

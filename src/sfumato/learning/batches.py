@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -54,6 +55,21 @@ class BatchPlan:
     def width(self) -> int:
         """B, the number of examples of the widest batch."""
         return self.rows.shape[2]
+
+    @property
+    def used(self) -> Tensor:
+        """Which of `rows` are valid, bool ``[P, S, B]``."""
+        _, steps, width = self.rows.shape
+        device = self.rows.device
+        taken = torch.arange(steps, device=device) < self.steps[:, None]
+        return (torch.arange(width, device=device) < self.counts[:, :, None]) & taken[:, :, None]
+
+    @cached_property
+    def distinct(self) -> Tensor:
+        """How many rows of the data set each device uses, int64 ``[P]``."""
+        rows = torch.where(self.used, self.rows, -1).flatten(1).sort(dim=1).values
+        padded = torch.nn.functional.pad(rows, (1, 0), value=-1)
+        return (padded.diff(dim=1) != 0).sum(dim=1)
 
     def of(self, devices: slice | Tensor) -> BatchPlan:
         """The plan of some of the P devices, in the order given; ``devices``: a slice, or int64 ``[p]``."""

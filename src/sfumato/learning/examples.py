@@ -187,6 +187,4 @@ class Examples:
 
 def _rows_used(batches: BatchPlan) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """The rows that some devices use, ascending, each once: not those that only fill a batch up."""
-    used = torch.arange(batches.width) < batches.counts[:, :, None]
-    used &= (torch.arange(batches.rows.shape[1]) < batches.steps[:, None])[:, :, None]
-    return np.unique(batches.rows[used].numpy())
+    return np.unique(batches.rows[batches.used].numpy())

@@ -184,10 +184,10 @@ class LinearLayer:
     """A linear layer of every device."""
 
     def __init__(self, module: nn.Linear, image: Shape | None) -> None:
-        inputs, outputs = module.in_features, module.out_features
-        self._product = Product(
-            inputs, outputs, has_bias=module.bias is not None, by_output=outputs <= _FEW_OUTPUTS
-        )
+        self.inputs, self.outputs = module.in_features, module.out_features
+        self.has_bias = module.bias is not None
+        few = self.outputs <= _FEW_OUTPUTS
+        self._product = Product(self.inputs, self.outputs, has_bias=self.has_bias, by_output=few)
         self.size = self._product.size
         weight = (module.out_features, *(image or (module.in_features,)))
         order = (0, 1) if image is None else (0, 2, 3, 1)

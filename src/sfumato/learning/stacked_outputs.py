@@ -8,7 +8,6 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional
 
 from sfumato.learning.layers import DropoutLayer, FlattenLayer, LinearLayer, ReLULayer
 from sfumato.learning.parameters import ParameterLayout
@@ -76,8 +75,12 @@ def _outputs_of_chain(model: nn.Module, named: Mapping[str, Tensor], features: T
         if isinstance(module, nn.Linear):
             weight, bias = named[f"{name}.weight"], named.get(f"{name}.bias")
             if shared:
-                every = functional.linear(x, weight.flatten(0, 1), None if bias is None else bias.flatten())
-                x, shared = every.view(len(features), len(weight), -1).transpose(0, 1), False
+                # outputs in rows: a CPU multiplies up to a third faster where they are few
+                factors = weight.flatten(0, 1), x.mT
+                every = (
+                    factors[0] @ factors[1] if bias is None else torch.addmm(bias.reshape(-1, 1), *factors)
+                )
+                x, shared = every.view(len(weight), -1, len(features)).mT, False
             elif bias is None:
                 x = torch.bmm(x, weight.mT)
             else:

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from sfumato.data.partition import Partition
 from sfumato.distributed.division import share_out
 from sfumato.distributed.ranks import ALONE, Ranks
 from sfumato.learning.evaluation import Score, test_set_parts
 from sfumato.learning.examples import Slices
+from sfumato.learning.losses import cross_entropies
 from sfumato.learning.stacked_outputs import outputs_of, stacks_of
 from sfumato.network.groups import MembershipClasses
 
@@ -121,9 +121,9 @@ def scores_by_label(
         part, some = job
         x, y = features[part], labels[part]
         with torch.no_grad():  # every thread has a switch of its own
-            outputs = outputs_of(model, models[some], x)
+            outputs = outputs_of(model, models[some], x).contiguous()
             every = y.repeat_interleave(outputs.shape[1])
-            loss = cross_entropy(outputs.flatten(0, 1), every, reduction="none").view(len(y), -1)
+            loss = cross_entropies(outputs.flatten(0, 1), every).view(len(y), -1)
             right = outputs.argmax(dim=2) == y.unsqueeze(1)
             found = torch.zeros(2, classes, outputs.shape[1], dtype=torch.float64, device=x.device)
             for total, values in zip(found, (right, loss), strict=True):
