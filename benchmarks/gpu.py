@@ -26,6 +26,7 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
+from opacus_loop import opacus_loop
 from torch import Tensor, nn
 from workload import BATCH, CLIP, EPOCHS, FLOOR_BATCH, LEARNING_RATE, MODELS, Workload
 
@@ -78,7 +79,7 @@ def _report(kind: str, clip: str, work: Workload) -> None:
     if clip == "update":
         contenders["loop"] = _loop(work)
     if clip == "example":
-        contenders |= _opacus(work)
+        contenders |= opacus_loop(work, "cuda", LOOPED)
     if kind in LARGE:
         contenders["one by one"] = _ours(work, clip, "cuda", engine_of=PerDeviceEngine)
     else:
@@ -188,38 +189,6 @@ def _step(network: nn.Module, optimizer: torch.optim.Optimizer, features: Tensor
     optimizer.zero_grad()
     nn.functional.cross_entropy(network(features), labels).backward()
     optimizer.step()
-
-
-def _opacus(work: Workload) -> dict[str, Callable[[], object]]:
-    """The loop with Opacus' clip of examples and no noise; nothing where Opacus is not installed."""
-    try:
-        from opacus import GradSampleModule
-        from opacus.optimizers import DPOptimizer
-    except ImportError:
-        return {}
-    network = GradSampleModule(copy.deepcopy(work.model).cuda())
-    own_layout = ParameterLayout.of(network._module)
-    model = own_layout.read(network._module)
-    features, labels = work.features.cuda(), work.labels.cuda()
-
-    def run() -> Tensor:
-        total = torch.zeros_like(model)
-        for device in work.chosen[:LOOPED]:
-            own_layout.write(model, network._module)
-            optimizer = DPOptimizer(
-                torch.optim.SGD(network.parameters(), lr=LEARNING_RATE),
-                noise_multiplier=0.0,
-                max_grad_norm=CLIP,
-                expected_batch_size=BATCH,
-            )
-            own = torch.from_numpy(work.devices[device]).cuda()
-            for _ in range(EPOCHS):
-                for rows in own[torch.randperm(len(own), device="cuda")].split(BATCH):
-                    _step(network, optimizer, features[rows], labels[rows])
-            total += own_layout.read(network._module) - model
-        return total
-
-    return {"Opacus": run}
 
 
 def _report_noise() -> None:
