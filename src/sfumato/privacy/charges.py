@@ -65,7 +65,7 @@ def ways_to_charge(exposure: Exposure, neighbours: Neighbours) -> tuple[Composit
     if exposure.outcomes is not None:
         return (_charge_round_outcomes(exposure, exposure.outcomes, neighbours),)
     found: tuple[Composition, ...] = (_charge_by_draws(exposure, neighbours),)
-    if neighbours != "remove" and any(d.amplifies and d.sampling.kind == "fixed" for d in exposure.draws):
+    if neighbours != "remove" and any(d.sampling.kind == "fixed" and d.amplifies for d in exposure.draws):
         found += (_charge_without_replacement(exposure, neighbours),)
     if exposure.election_events:
         found = tuple(_with_elections(charge, exposure) for charge in found)
@@ -322,7 +322,8 @@ def smallest_epsilon(
         hidden_charged_as_seen |= charge.roughly and epsilon < math.inf and method == "gdp" and hides
         found[number] = EpsilonBound(epsilon, releases, method, charge.neighbours, charge.how)
     _, least = min(found.items(), key=lambda item: (item[1].epsilon, item[0]))
-    return replace(least, draws_told=hidden_charged_as_seen and known < least.epsilon < math.inf)
+    told = hidden_charged_as_seen and known < least.epsilon < math.inf
+    return replace(least, draws_told=True) if told else least
 
 
 def _hides_draws(charge: Composition) -> bool:

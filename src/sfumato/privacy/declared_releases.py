@@ -156,8 +156,14 @@ def bounds_of(
             bound = declared.bound_epsilon(exposure, delta=delta, neighbours=neighbours, known=known)
             known = min(known, bound.epsilon)
         found.append((exposure, bound))
-    of_name = {e.bound_name: replace(bound, exposed=e.exposed, gap=e.gap) for e, bound in found}
+    of_name = {e.bound_name: _as_searched(bound, e) for e, bound in found}
     return {exposure.bound_name: of_name[exposure.bound_name] for exposure in exposures}
+
+
+def _as_searched(bound: EpsilonBound, exposure: Exposure) -> EpsilonBound:
+    """``bound`` with what the search for ``exposure`` found; itself where nothing was searched for."""
+    was_searched = exposure.gap is not None or exposure.exposed
+    return replace(bound, exposed=exposure.exposed, gap=exposure.gap) if was_searched else bound
 
 
 def best_way(ways: Sequence[Composition], delta: float) -> Composition:

@@ -203,8 +203,9 @@ class DrawnReleases:
         Only an amplified draw hides that it is not there. Under the other relations it is there in both
         worlds.
         """
-        contributes = any(release.own_sensitivity > 0 for release in self.releases)
-        return neighbours == "remove" and contributes and not self.poisson_amplifies(neighbours)
+        if neighbours != "remove" or self.poisson_amplifies(neighbours):
+            return False
+        return any(release.own_sensitivity > 0 for release in self.releases)
 
     @property
     def moved_rate(self) -> float:

@@ -63,6 +63,19 @@ class TreeRounds:
                 raise SpecError(f"transport.{hop}", None, f"is no hop of this topology; hops are {listed}")
         return tuple(self.spec.transport.get(hop, "plain") for hop in hops)
 
+    @cached_property
+    def steps_in_clip_norms(self) -> FloatArray:
+        """How far the steps behind a message can move the model, in clip norms: ``[aggregations, leaves]``.
+
+        0 for an aggregation that a leaf takes no part in.
+        """
+        leaves, momentum = self.tree.leaf_count, self.spec.training.momentum
+        steps = np.stack([aggregation.steps_of(leaves) for aggregation in self.aggregations])
+        found = np.zeros(steps.shape)
+        for count in np.unique(steps[steps > 0]).tolist():
+            found[steps == count] = momentum_gain(count, momentum)
+        return found
+
 
 def uplink_over_the_air(spec: Spec, tree: Tree, participants: TreeParticipants) -> AirPlan | None:
     """How devices send over the air, as power control sets it up; ``None`` where they send otherwise."""
@@ -168,17 +181,16 @@ def _facts_of_aggregations(
     spec, aggregations = rounds.spec, rounds.aggregations
     clip, resend = spec.privacy.clip, spec.training.global_update == "resend"
     per_step = clip is not None and clip.kind != "update"
-    momentum = spec.training.momentum
     error_feedback = spec.compression is not None and spec.compression.error_feedback
     remembers = error_feedback or spec.training.keeps_variates
     silent_above = [np.zeros(tier.size) for tier in tree.tiers[:-1]]
     steps = []
-    gains = _steps_in_clip_norms(tree, aggregations, momentum)
     for number, aggregation in enumerate(aggregations):
         sends = aggregation.takes_part(tree.leaf_count)
-        bound = gains[number] if per_step else sends.astype(np.float64)
+        bound = rounds.steps_in_clip_norms[number] if per_step else sends.astype(np.float64)
         fresh = np.zeros(tree.leaf_count, dtype=np.bool_)
         if resend and number == len(aggregations) - 1:
+            gains = rounds.steps_in_clip_norms
             fresh = tree.tiers[1].trusted & ((gains > 0).sum(axis=0) > 1)
             bound = np.where(fresh, gains.sum(axis=0) if per_step else 1.0, bound)
         share = bound / participants.count
@@ -198,18 +210,6 @@ def _facts_of_aggregations(
             )
         )
     return tuple(steps)
-
-
-def _steps_in_clip_norms(tree: Tree, aggregations: tuple[Aggregation, ...], momentum: float) -> FloatArray:
-    """How far the steps behind a message can move the model, in clip norms: ``[aggregations, leaves]``.
-
-    0 for an aggregation that a leaf takes no part in; ``momentum``: of the steps, 0 for none.
-    """
-    steps = np.stack([aggregation.steps_of(tree.leaf_count) for aggregation in aggregations])
-    found = np.zeros(steps.shape)
-    for count in np.unique(steps[steps > 0]).tolist():
-        found[steps == count] = momentum_gain(count, momentum)
-    return found
 
 
 def _node_std(

@@ -16,6 +16,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, Protocol
 
 import numpy as np
@@ -197,7 +198,7 @@ def flow_and_cut_with_elections(
         return exposures.flow(unit, members), exposures.cut(unit, members)
     members = _with_possible_supernode(exposures.facts, unit, members)
     charged = []
-    for bound in (exposures.flow, exposures.cut):
+    for bound in (cache(exposures.flow), cache(exposures.cut)):  # several terms ask for one coalition
         ways = []
         for always, chances in _terms_of_office(exposures.facts, bound, unit, members):
             exposure = bound(unit, members + always)

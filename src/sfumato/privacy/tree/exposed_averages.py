@@ -73,15 +73,16 @@ def cheapest_exposure(
     if pair.steps == pair.received_steps:
         return _stated(flow, pair.steps, 1.0)
     stretches = _Stretches(pair, neighbours)
-    found = [(flow, pair.steps), (cut, pair.received_steps)]
     least = stretches.least()
-    path, cheaper = None, min(flow_and_cut, key=lambda one: _cost(one, neighbours))
-    if _gap_to_cheapest(cheaper, least, flow, neighbours) > 1:
-        path = _cheapest_path(stretches)
-    if path is not None:
-        found.append((pair.exposure(path), path))
-    best, steps = min(found, key=lambda one: _cost(one[0], neighbours))
-    return _stated(best, steps, _gap_to_cheapest(best, least, flow, neighbours))
+    best, steps, cost = flow, pair.steps, _cost(flow, neighbours)
+    if (cost_of_cut := _cost(cut, neighbours)) < cost:
+        best, steps, cost = cut, pair.received_steps, cost_of_cut
+    gap = _gap_to_cheapest(best, cost, least, flow, neighbours)
+    path = _cheapest_path(stretches) if gap > 1 else None
+    if path is not None and (cost_of_path := _cost(on_path := pair.exposure(path), neighbours)) < cost:
+        best, steps, cost = on_path, path, cost_of_path
+        gap = _gap_to_cheapest(best, cost, least, flow, neighbours)
+    return _stated(best, steps, gap)
 
 
 def _stated(exposure: Exposure, steps: Sequence[int], distance: float) -> Exposure:
@@ -102,7 +103,9 @@ def _cost(exposure: Exposure, neighbours: Neighbours) -> float:
     return divergence(drawn, neighbours)
 
 
-def _gap_to_cheapest(best: Exposure, least: float, flow: Exposure, neighbours: Neighbours) -> float:
+def _gap_to_cheapest(
+    best: Exposure, cost: float, least: float, flow: Exposure, neighbours: Neighbours
+) -> float:
     """Upper bound on the ratio of the divergence of ``best`` to the cheapest set's; ∞ where none is known.
 
     A hidden draw of a fixed number has a price above its divergence (`is_priced_exactly`), but both grow
@@ -111,6 +114,7 @@ def _gap_to_cheapest(best: Exposure, least: float, flow: Exposure, neighbours: N
 
     Args:
         best: an exposed set.
+        cost: its divergence (`_cost`).
         least: the least μ² that every set has in a round.
         flow: the flow exposure, for its draw.
         neighbours: the relation that costs refer to.
@@ -121,7 +125,7 @@ def _gap_to_cheapest(best: Exposure, least: float, flow: Exposure, neighbours: N
         return math.inf
     one = Release("", "", math.sqrt(least), 0.0, 1.0, noise_is_draw_independent=hidden)
     of_least = DrawnReleases(drawn.sampling, (one,), drawn.count)
-    found = times_the_least(_cost(best, neighbours), divergence(of_least))
+    found = times_the_least(cost, divergence(of_least))
     if is_priced_exactly(of_least, neighbours):
         return found
     return 1.0 if found == 1 and best.draws[0].amplifies else math.inf
@@ -233,7 +237,7 @@ class _Stretches:
             Pairs of an index at which the stretch may start, the latest first, and the l2 distance.
         """
         facts, last, path = self.pair.facts, self.pair.facts.depth - 1, self.pair.path
-        norms = [float(facts.steps[number].message_norm[self.pair.leaf]) for number in self.pair.steps]
+        norms = self._norms
         if tier == facts.depth:  # the unit's own message, and nothing is hidden from who receives it
             own = norms[place] * self.pair.weight
             yield from ((first, own * self._per_own) for first in self.starts(place))
@@ -250,6 +254,12 @@ class _Stretches:
             others += later
             later = 2.0 * norms[first] * self._peers_weight * weight
             yield first, own * self._per_own + others
+
+    @cached_property
+    def _norms(self) -> list[float]:
+        """The bound of a message of the unit's leaf at each of its aggregations, l2, of weight 1."""
+        leaf, facts = self.pair.leaf, self.pair.facts
+        return [float(facts.steps[number].message_norm[leaf]) for number in self.pair.steps]
 
     @cached_property
     def _per_own(self) -> float:

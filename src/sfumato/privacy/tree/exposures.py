@@ -35,9 +35,9 @@ from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import TreeFacts, TreeNoise
 from sfumato.privacy.tree.shape import FloatArray, IntArray
-from sfumato.privacy.tree.views import view_of_coalition
+from sfumato.privacy.tree.views import Kept, view_of_coalition
 
-_KEPT = 1 << 12  # views, releases and pairs
+_KEPT = 1 << 12  # views, variances and releases
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,9 @@ class TreeExposures:
         """The cut bound of device ``unit``: only the releases that ``coalition`` sees."""
         return self.pair(unit, tuple(coalition)).cut()
 
-    @cached_property
-    def pair(self) -> Callable[[int, tuple[Party, ...]], PairExposures]:
-        """A function of unit and coalition (members once each) that gives the pair's `PairExposures`."""
-        return lru_cache(_KEPT)(partial(PairExposures, self))
+    def pair(self, unit: int, coalition: tuple[Party, ...]) -> PairExposures:
+        """What is charged for ``unit`` towards ``coalition``, whose members are named once each."""
+        return PairExposures(self, unit, coalition)
 
     @cached_property
     def noise(self) -> TreeNoise:
@@ -78,34 +77,31 @@ class TreeExposures:
     @cached_property
     def view(self) -> Callable[[tuple[Party, ...], int], CoalitionView]:
         """A function of coalition and step number that gives `view_of_coalition`; results are kept."""
-        steps = self.facts.steps
-        return lru_cache(_KEPT)(lambda members, number: view_of_coalition(self.facts, members, steps[number]))
+        facts, steps = self.facts, self.facts.steps  # a function of ``self`` would keep it in memory
+        return lru_cache(_KEPT)(lambda members, number: view_of_coalition(facts, members, steps[number]))
 
     @cached_property
-    def release(self) -> Callable[[int, tuple[Party, ...], int], Release]:
-        """A function of unit, coalition and step: `PairExposures.finest_release`, with results kept."""
-        return lru_cache(_KEPT)(lambda unit, members, number: self.pair(unit, members).finest_release(number))
+    def releases(self) -> Kept[Release]:
+        """Results of `PairExposures.finest_release`, which many pairs share."""
+        return Kept(_KEPT)
 
     @cached_property
     def is_draw_independent(self) -> Callable[[int, int], bool]:
-        """Whether the noise counted under a leaf at a step is the same whether the unit is drawn or not.
-
-        A function of leaf and step, whose results are kept.
-        """
-        return lru_cache(_KEPT)(self._is_draw_independent)
-
-    def _is_draw_independent(self, leaf: int, number: int) -> bool:
-        """Compute `is_draw_independent` for ``leaf`` and the step with that ``number``."""
+        """A function of leaf and step: is the noise counted the same whether the unit is drawn or not?"""
         facts = self.facts
-        return noise_is_draw_independent(
-            facts.draw_kind,
-            sender_variances=facts.class_variance[number][list(facts.classes.of_leaf(leaf))].tolist(),
-            drawn=float(facts.drawn[leaf]),
-            guaranteed=int(facts.min_contributors[leaf]),
-            always_sent=facts.all_nodes_always_send,
-            divides_by_drawn=facts.divides_by_drawn,
-            revealed_otherwise=facts.steps[number].reveals_draw,
-        )
+
+        def compute(leaf: int, number: int) -> bool:
+            return noise_is_draw_independent(
+                facts.draw_kind,
+                sender_variances=facts.class_variance[number][list(facts.classes.of_leaf(leaf))].tolist(),
+                drawn=float(facts.drawn[leaf]),
+                guaranteed=int(facts.min_contributors[leaf]),
+                always_sent=facts.all_nodes_always_send,
+                divides_by_drawn=facts.divides_by_drawn,
+                revealed_otherwise=facts.steps[number].reveals_draw,
+            )
+
+        return lru_cache(_KEPT)(compute)
 
     @cached_property
     def heaviest(self) -> FloatArray:
@@ -214,7 +210,9 @@ class PairExposures:
             number: of the aggregation in a round, from 0.
             hidden: numbers of the aggregations since the exposed one before it.
         """
-        found = self.tree.release(self.unit, self._members_under[self.facts.steps[number].tier], number)
+        members = self._members_under[self.facts.steps[number].tier]
+        compute = partial(self.finest_release, number)
+        found = self.tree.releases.once((self.unit, members, number), compute)
         return self._with_hidden(found, number, hidden) if hidden else found
 
     @cached_property

@@ -223,7 +223,7 @@ class TreePairs:
         for tier in range(common + 1, facts.depth):
             nodes = np.flatnonzero(self._nodes_elsewhere(tier, path, common))
             orbits = self.orbits[tier][nodes]
-            for orbit in np.unique(orbits):
+            for orbit in np.flatnonzero(np.bincount(orbits)):
                 alike = nodes[orbits == orbit]
                 node, edge = Party("node", tier, int(alike[0])), Relation.edge(names[tier], place)
                 yield PairClass(unit, node, edge, units * len(alike))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +26,7 @@ from sfumato.privacy.tree.folded_pairs import FoldedPairs
 from sfumato.privacy.tree.ledger import tree_as_json
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.shape import BoolArray, IntArray
-from sfumato.privacy.tree.views import view_of_coalition
+from sfumato.privacy.tree.views import Kept, view_of_coalition
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,19 @@ class TreeReleases(TreeFacts):
     _most_leaves_alone: ClassVar[int] = 60  # of different kinds, whose losses are composed on the finest grid
 
     @cached_property
+    def _facts(self) -> TreeFacts:
+        """The facts alone. What is kept here refers to them, and so never back to these releases."""
+        return TreeFacts(**{each.name: getattr(self, each.name) for each in fields(TreeFacts)})
+
+    @cached_property
     def _exposures(self) -> TreeExposures:
         """What is charged for any unit and coalition of this tree."""
-        return TreeExposures(self, roughly=self.is_composed_roughly)
+        return TreeExposures(self._facts, roughly=self.is_composed_roughly)
 
     @cached_property
     def _pairs(self) -> TreePairs:
         """Classes of the pairs of this tree."""
-        return TreePairs(self)
+        return TreePairs(self._facts)
 
     def quick_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """The flow and the cut exposure of ``unit`` towards ``coalition``, quick even with elections.
@@ -72,23 +77,23 @@ class TreeReleases(TreeFacts):
         Raises:
             ValueError: the coalition contains the unit, which knows its own data.
         """
-        return self._cached_exposures(unit, _members_without(unit, coalition))
+        members = _members_without(unit, coalition)
+        return self._kept_exposures.once((unit, members), partial(self._compute_exposures, unit, members))
 
     @cached_property
-    def _cached_exposures(self) -> Callable[[int, tuple[Party, ...]], tuple[Exposure, ...]]:
+    def _kept_exposures(self) -> Kept[tuple[Exposure, ...]]:
         """`exposures`, kept while a pair is charged, described and compared with a claim."""
-        return lru_cache(self._most_kept)(self._compute_exposures)
+        return Kept(self._most_kept)
 
     def _compute_exposures(self, unit: int, members: tuple[Party, ...]) -> tuple[Exposure, ...]:
         """Compute the exposures of ``unit`` that `exposures` keeps; each of ``members`` is named once."""
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole.exposures(unit, members), self.rounds)
-        found = self._flow_and_cut(unit, members)
-        if self.searched_under is not None and not self.elections:
-            flow, cut = found
-            pair = self._exposures.pair(unit, members)
-            found += (cheapest_exposure(pair, (flow, cut), self.searched_under),)
-        return self._composed(found)
+        if self.searched_under is None or self.elections:
+            return self._composed(self._flow_and_cut(unit, members))
+        pair = self._exposures.pair(unit, members)
+        flow, cut = self._kept_flow_and_cut.once((unit, members, False), pair.flow_and_cut)
+        return self._composed((flow, cut, cheapest_exposure(pair, (flow, cut), self.searched_under)))
 
     def distinct_exposures(self, unit: int, coalition: Sequence[Party]) -> tuple[Exposure, ...]:
         """The exposures of ``unit`` towards ``coalition`` that differ in what is charged.
@@ -101,26 +106,34 @@ class TreeReleases(TreeFacts):
         if self.searched_under is None or self.elections or self._whole is not None:
             return self.exposures(unit, coalition)
         members = _members_without(unit, coalition)
-        flow, cut = found = self._compute_flow_and_cut(unit, members)
+        pair = self._exposures.pair(unit, members)
+        flow, cut = pair.flow_and_cut()
+        found: tuple[Exposure, ...] = (flow, cut)
         if cut.charges_same_as(flow):
             found = (flow,)
         elif len(flow.releases) - len(cut.releases) > 1:  # there are sets between the two
-            pair = self._exposures.pair(unit, members)
             found = (*found, cheapest_exposure(pair, (flow, cut), self.searched_under))
         return self._composed(found)
 
     @cached_property
-    def _flow_and_cut(self) -> Callable[..., tuple[Exposure, ...]]:
-        """The flow and the cut exposure, whatever the law of the noise, kept for records as the unit."""
-        return lru_cache(self._most_kept)(self._compute_flow_and_cut)
+    def _kept_flow_and_cut(self) -> Kept[tuple[Exposure, ...]]:
+        """Results of `_flow_and_cut`, kept for records as the unit."""
+        return Kept(self._most_kept)
+
+    def _flow_and_cut(
+        self, unit: int, members: tuple[Party, ...], quick: bool = False
+    ) -> tuple[Exposure, ...]:
+        """The flow and the cut exposure, whatever the law of the noise; each of ``members`` is named once.
+
+        ``quick``: whether the exact law of elections is left out.
+        """
+        compute = partial(self._compute_flow_and_cut, unit, members, quick)
+        return self._kept_flow_and_cut.once((unit, members, quick), compute)
 
     def _compute_flow_and_cut(
         self, unit: int, members: tuple[Party, ...], quick: bool = False
     ) -> tuple[Exposure, ...]:
-        """Compute the flow and the cut exposure of ``unit`` towards ``members``, each named once.
-
-        ``quick``: whether the exact law of elections is left out.
-        """
+        """Compute `_flow_and_cut`."""
         if self._whole is not None and not self.elections:
             return _over_rounds(self._whole._flow_and_cut(unit, members), self.rounds)
         if not self.elections:
@@ -309,13 +322,18 @@ class TreeReleases(TreeFacts):
         """
         if self.searched_under is None or self.elections or not self.rows_may_fold:
             return self._pairs.of(unit, apart=apart)
-        return iter(self._cached_pair_classes(unit, apart, every_unit))
+        folded = FoldedPairs(self._pairs, self._ways)
+        return iter(
+            self._kept_pair_classes.once(
+                (unit, apart, every_unit),
+                lambda: tuple(folded.of(unit, apart=apart, every_unit=every_unit)),
+            )
+        )
 
     @cached_property
-    def _cached_pair_classes(self) -> Callable[[int | None, bool, bool], tuple[PairClass, ...]]:
-        """`FoldedPairs.of` as a function of unit, ``apart`` and ``every_unit``, whose results are kept."""
-        folded = FoldedPairs(self._pairs, self._ways)
-        return lru_cache(4)(lambda unit, apart, every: tuple(folded.of(unit, apart=apart, every_unit=every)))
+    def _kept_pair_classes(self) -> Kept[tuple[PairClass, ...]]:
+        """The latest `pair_classes`, where they may fold."""
+        return Kept(4)
 
     def _ways(self, pair: PairClass) -> Ways:
         """Every way to charge the device of ``pair``, over the flow, the cut and the cheapest exposure."""

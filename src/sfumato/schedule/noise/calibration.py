@@ -156,7 +156,7 @@ def _factor_to_target(charge: PairCharge, noise: NoiseByTarget, spec: Spec) -> f
         SpecError: no noise reaches it.
     """
     target, delta = noise.epsilon, spec.privacy.delta
-    is_drawn = charge.record is not None or charge.exposures[0].draws[0].sampling.kind != "all"
+    is_drawn = charge.record is not None or charge.distinct_exposures[0].draws[0].sampling.kind != "all"
     if is_drawn and target * (1 - TOLERANCE) <= charge.epsilon(delta) <= target:  # else a root
         return 1.0
     found = charge.noise_scale(target, delta)

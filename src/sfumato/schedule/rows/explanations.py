@@ -162,9 +162,9 @@ def _describe_messages(releases: Sequence[Release], *, in_groups: bool) -> str:
     """
     if not releases:
         return " rounds, in which an elected member receives more,"
-    counts = Counter(_describe_message(release, in_groups=in_groups) for release in releases)
     if len(releases) == 1:
-        return f" of {next(iter(counts))}"
+        return f" of {_describe_message(releases[0], in_groups=in_groups)}"
+    counts = Counter(_describe_message(release, in_groups=in_groups) for release in releases)
     each = [f"{count} of {vector}" for vector, count in list(counts.items())[:_MOST_TERMS]]
     if len(counts) > _MOST_TERMS:
         each.append("others")
