@@ -71,7 +71,7 @@ def test_processes_agree_on_the_largest_digit() -> None:
     other = Sums(1, 2, None)
     other.add(np.zeros(1, np.int64), large)
     assert torch.equal(one.values() + other.values(), together.values())
-    assert len(told.seen) == 3
+    assert len(told.seen) == 1  # both digits and the count of what is not finite in one exchange
 
 
 @settings(max_examples=60, deadline=None)

@@ -79,6 +79,10 @@ def check(launch: Launch) -> None:
         check_vectors(ranks)
 
         assert ranks.gather("x" * r) == ["x" * rank for rank in range(n)]
+        long = [bytes([rank]) * (5000 * rank) for rank in range(n)]  # some in one exchange, others in two
+        assert ranks.gather(long[r]) == long
+        for size in range(4060, 4110):  # around what the first exchange has room for
+            assert ranks.gather(bytes([r]) * size) == [bytes([rank]) * size for rank in range(n)]
         assert ranks.of_first({"from": r}) == {"from": 0}
         assert ranks.of_first(None) is None
 

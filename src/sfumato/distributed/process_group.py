@@ -28,6 +28,7 @@ PATIENCE = timedelta(minutes=30)
 """How long a rank waits in an exchange for the others, who may still be training."""
 
 _FAILED = "sfumato/failed"
+_LENGTH, _SMALL = 8, 4096
 _LONGEST_SLEEP = 2e-3
 
 
@@ -105,16 +106,24 @@ class ProcessGroup:
         return came
 
     def gather(self, value: T) -> list[T]:
-        """Each rank's ``value``, in the order of ranks; small objects that can be pickled."""
+        """Each rank's ``value``, in the order of ranks; small objects that can be pickled.
+
+        One exchange, of which the first `_LENGTH` bytes of a rank are a length; a second where one of the
+        values takes more than `_SMALL` bytes.
+        """
         mine = _packed(value)
-        lengths = np.zeros(self.count, np.int64)
-        lengths[self.rank] = len(mine)
-        lengths = self.added(lengths)
-        rows = torch.zeros(self.count, int(lengths.max()), dtype=torch.uint8)
+        first = torch.cat([torch.tensor([len(mine)]).view(torch.uint8), mine[:_SMALL]])
+        rows = self._gathered(first, _LENGTH + _SMALL)
+        lengths = rows[:, :_LENGTH].contiguous().view(torch.int64)[:, 0].tolist()
+        rows = rows[:, _LENGTH:] if max(lengths) <= _SMALL else self._gathered(mine, max(lengths))
+        return [_unpacked(row[:length]) for row, length in zip(rows, lengths, strict=True)]
+
+    def _gathered(self, mine: Tensor, most: int) -> Tensor:
+        """Each rank's ``mine``, uint8 of at most ``most`` entries: ``[count, most]``, filled up with zeros."""
+        rows = torch.zeros(self.count, most, dtype=torch.uint8)
         rows[self.rank, : len(mine)] = mine
         self.share_rows_(rows, list(torch.arange(self.count)[:, None]))
-        every = zip(rows, lengths.tolist(), strict=True)
-        return [_unpacked(row[:length]) for row, length in every]
+        return rows
 
     def of_first(self, value: T) -> T:
         """Broadcast from rank 0: its ``value``, on every rank; what the others pass is ignored.

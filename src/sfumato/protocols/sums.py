@@ -44,9 +44,11 @@ class Sums:
 
     def __init__(self, count: int, length: int, grid: MessageGrid | None, ranks: Ranks = ALONE) -> None:
         self._shape, self._grid, self._ranks = (count, length), grid, ranks
-        self._not_finite = np.zeros(count, np.int64)
         self._digit = np.full(count, _LEAST, np.int64)  # of each sum by itself: none tells of another one
-        self._sums = [np.zeros(self._shape, np.int64) for _ in range(1 if grid else 2)]
+        # ranks exchange everything at once
+        self._exchanged = np.zeros((1 if grid else 2, count, length + 1), np.int64)
+        self._sums = list(self._exchanged[:, :, :length])
+        self._not_finite = self._exchanged[0, :, length]
 
     def _grids(self, number: int) -> list[Grid]:
         """List the grids on which the parts of sum ``number`` count, the coarsest first.
@@ -144,9 +146,10 @@ class Sums:
                 self._raise_to(number, digit)
         total = np.zeros(self._shape)
         steps = np.array([[grid.step for grid in self._grids(number)] for number in range(self._shape[0])])
-        for level, sums in enumerate(self._sums):
-            total += self._ranks.added(sums) * steps[:, level, None]
-        total[self._ranks.added(self._not_finite) > 0] = np.nan
+        found = self._ranks.added(self._exchanged)
+        for level, sums in enumerate(found[:, :, :-1]):
+            total += sums * steps[:, level, None]
+        total[found[0, :, -1] > 0] = np.nan
         return torch.from_numpy(total)
 
 
