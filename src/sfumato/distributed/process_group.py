@@ -119,7 +119,7 @@ class ProcessGroup:
         return [_unpacked(row[:length]) for row, length in zip(rows, lengths, strict=True)]
 
     def _gathered(self, mine: Tensor, most: int) -> Tensor:
-        """Each rank's ``mine``, uint8 of ``most`` entries or fewer: ``[count, most]``, filled up with zeros."""
+        """Each rank's ``mine``, uint8 ``[most]`` or shorter: ``[count, most]``, filled up with zeros."""
         rows = torch.zeros(self.count, most, dtype=torch.uint8)
         rows[self.rank, : len(mine)] = mine
         self.share_rows_(rows, list(torch.arange(self.count)[:, None]))
