@@ -125,7 +125,7 @@ def test_equals_one_example_at_a_time_with_devices_as_groups(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What larger images take on a CPU."""
-    monkeypatch.setattr(sequential, "_FEW_IN_PATCHES", 0)
+    monkeypatch.setattr(sequential, "_MANY_IN_PATCHES", 0)
     test_equals_one_example_at_a_time(kind, MOMENTUM, 0.3)
 
 

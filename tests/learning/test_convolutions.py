@@ -208,6 +208,18 @@ def test_the_form_follows_from_the_sizes() -> None:
     assert forms_of(apart, (3, 32, 32)) == [PatchConvolution] * 2
 
 
+def test_without_onednn_products_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    model = build_model("cnn-small", shape=(1, 28, 28), classes=10, seed=0)
+    assert forms_of(model, (1, 28, 28)) == [PatchConvolution] * 2
+
+
+@pytest.mark.needs("cuda")
+def test_a_gpu_takes_products() -> None:
+    model = build_model("cnn-small", shape=(1, 28, 28), classes=10, seed=0).cuda()
+    assert forms_of(model, (1, 28, 28)) == [PatchConvolution] * 2
+
+
 def forms_of(model: nn.Module, shape: tuple[int, ...]) -> list[type]:
     layers = as_layers(model, shape)
     assert layers is not None

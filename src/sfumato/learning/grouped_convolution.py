@@ -216,13 +216,15 @@ class _Phases:
 
 
 def _grouped(images: Tensor, tape: Tape) -> Tensor:
-    """Record the copy of ``[n, B, H, W, C]`` to grouped images, which are returned.
+    """Record the copy of ``[n, B, H, W, C]`` to grouped images, which are returned; perhaps a view will do.
 
     Grouped: the channels of all devices side by side, ``[B, n C, H, W]``, channels-last in memory.
     """
-    copied = images.permute(1, 2, 3, 0, 4)
-    grouped = tape.empty(images, *copied.shape)
-    tape.append(partial(grouped.copy_, copied))
+    grouped = images.permute(1, 2, 3, 0, 4)
+    if not grouped.is_contiguous():  # as it is with one device
+        memory = tape.empty(images, *grouped.shape)
+        tape.append(partial(memory.copy_, grouped))
+        grouped = memory
     return grouped.flatten(3).movedim(-1, 1)
 
 

@@ -39,7 +39,7 @@ from sfumato.learning.tape import Memory, Tape
 if TYPE_CHECKING:
     from sfumato.learning.gradients import GradientStep
 
-_FEW_IN_PATCHES = 4096  # numbers in the patches of an example; measured at ten examples and 2 to 8 devices
+_MANY_IN_PATCHES = 4096  # numbers in the patches of an example; measured at 1 to 32 examples, 2 and 8 devices
 
 
 class SequentialStep:
@@ -219,17 +219,18 @@ def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:
 def _convolution(module: nn.Conv2d, sizes: ConvolutionSizes) -> PatchConvolution | GroupedConvolution:
     """The form of a convolution that is the fastest for its sizes and the device that ``module`` is on.
 
-    On a GPU that is products with patches: they are few operations, all over memory that a captured graph can
-    read again. On a CPU oneDNN's convolutions take about half their time, but some microseconds for each call
-    and each device's kernels, whatever the images: products stay the faster ones where an example has few
-    patches. So they do where windows do not overlap; torch would take a convolution of single pixels from
-    oneDNN or not by the number of threads, and bits of it could change with them.
+    On a CPU oneDNN's convolutions take about half the time of products with patches. They take some
+    microseconds more for each call and each device's kernels, so products stay where an example has few
+    patches; and where windows do not overlap, as torch would ask oneDNN for a convolution of single pixels or
+    not by the number of threads, and bits could change with them. A GPU takes products: they are few
+    operations, all over memory that a captured graph can read again.
     """
     overlap = max(sizes.kernel) > sizes.stride
-    few = math.prod(sizes.pixels) * sizes.patch < _FEW_IN_PATCHES
-    if module.weight.is_cuda or few or not overlap:
-        return PatchConvolution(sizes)
-    return GroupedConvolution(sizes)
+    many = math.prod(sizes.pixels) * sizes.patch >= _MANY_IN_PATCHES
+    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if many and overlap and has_onednn and not module.weight.is_cuda:
+        return GroupedConvolution(sizes)
+    return PatchConvolution(sizes)
 
 
 def _shares_parameters(model: nn.Sequential) -> bool:
