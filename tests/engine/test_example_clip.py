@@ -14,6 +14,7 @@ from unbatched_models import Branching, Counting, Rows
 from sfumato.engine.base import EngineSettings, LocalTask
 from sfumato.engine.local import LocalEngine
 from sfumato.engine.per_device import PerDeviceEngine
+from sfumato.learning import sequential
 from sfumato.learning.batches import BatchPlan, plan_poisson
 from sfumato.learning.example_clip import ProductTarget, product_of
 from sfumato.learning.gradients import FunctionalGradient, stacked_gradient
@@ -117,6 +118,15 @@ def test_equals_one_example_at_a_time(kind: str, sgd: LocalSGD, std: float) -> N
         torch.testing.assert_close(share, found[0][1])
     assert 0 < float(found[0][1].max()) <= 1
     assert (found[0][0][1] == 0).all()  # a device without data does nothing, and adds no noise
+
+
+@pytest.mark.parametrize("kind", ["cnn-small", "cnn", "strided"])
+def test_equals_one_example_at_a_time_with_devices_as_groups(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What larger images take on a CPU."""
+    monkeypatch.setattr(sequential, "_MANY_IN_PATCHES", 0)
+    test_equals_one_example_at_a_time(kind, MOMENTUM, 0.3)
 
 
 def test_what_is_compared_are_three_ways() -> None:

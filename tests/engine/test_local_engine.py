@@ -13,6 +13,7 @@ from sfumato.engine.base import EngineSettings, LocalTask, picked_device
 from sfumato.engine.local import LocalEngine
 from sfumato.engine.repeatable import repeatable_arithmetic
 from sfumato.errors import SpecError
+from sfumato.learning import sequential
 from sfumato.learning.batches import BatchPlan, plan_epochs, plan_poisson, plan_steps
 from sfumato.learning.gradients import FunctionalGradient, stacked_gradient
 from sfumato.learning.local_training import AdamMoments, LocalSGD
@@ -200,8 +201,12 @@ WITH_CLOSED_FORM = [loss for losses in BUILT_IN.values() for loss in losses if l
 
 @pytest.mark.parametrize("loss", WITH_CLOSED_FORM, ids=lambda loss: loss.name)
 @pytest.mark.parametrize("widths", [(4,), (2, 4, 2), (4, 1, 3, 4)], ids=["one width", "wider", "narrower"])
-def test_both_gradients_agree_on_every_hand_written_layer(widths: tuple[int, ...], loss: Loss) -> None:
+@pytest.mark.parametrize("many", [0, 1 << 20], ids=["grouped convolutions", "products with patches"])
+def test_both_gradients_agree_on_every_hand_written_layer(
+    many: int, widths: tuple[int, ...], loss: Loss, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Steps of several widths share their memory, so what one leaves there must not reach another."""
+    monkeypatch.setattr(sequential, "_MANY_IN_PATCHES", many)
     model, shape = every_hand_written_layer(), (2, 10, 11)
     layout = ParameterLayout.of(model)
     features, labels = data_of(shape, examples=12)

@@ -14,7 +14,9 @@ Mechanisms, engines, protocols and attacks may import this package.
     captured_step       gradient steps as CUDA graphs
     tape                recorded operations over memory that is used again
     layers              the layers of such chains
-    convolution         convolutions of such chains
+    convolution         convolutions of such chains, as products of patches with kernels
+    grouped_convolution the same on a CPU, devices being groups of one convolution
+    patches             sizes of a convolution, and the patches of its input
     example_clip        clipping every example's gradient in such chains
     rounding_margin     how far below its norm a gradient is clipped, for rounding
     autograd_gradient   the gradient of one model after another, for any module

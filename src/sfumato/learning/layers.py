@@ -267,11 +267,11 @@ class Product:
         self._ones = Constant(1.0)
         self.size = outputs * (inputs + has_bias)
 
-    def _weight(self, vectors: Tensor) -> Tensor:
+    def weight(self, vectors: Tensor) -> Tensor:
         """The weights ``[n, outputs, inputs]`` in packed vectors ``[n, M]`` of the layer, as a view."""
         return torch.unflatten(vectors[:, : self._outputs * self._inputs], 1, (self._outputs, self._inputs))
 
-    def _bias(self, vectors: Tensor) -> Tensor:
+    def bias(self, vectors: Tensor) -> Tensor:
         """The biases ``[n, 1, outputs]`` in packed vectors of the layer, as a view."""
         return vectors[:, None, self._outputs * self._inputs :]
 
@@ -281,7 +281,7 @@ class Product:
         ``x``: ``[n, rows, inputs]``; ``slot``: holds W and b of the n models.
         """
         n, rows = x.shape[:2]
-        weight, bias = self._weight(slot.parameters), self._bias(slot.parameters)
+        weight, bias = self.weight(slot.parameters), self.bias(slot.parameters)
         if self._by_output:
             y = tape.empty(x, n, self._outputs, rows)
             factors, bias = (weight, x.mT), bias.mT
@@ -300,7 +300,7 @@ class Product:
         The memory is laid out as that of ``x``. Record it before `add_gradients`, as the target of these may
         be the parameters themselves.
         """
-        dx, weight = tape.empty_like(x), self._weight(slot.parameters)
+        dx, weight = tape.empty_like(x), self.weight(slot.parameters)
         if dx.is_contiguous():
             tape.append(partial(torch.bmm, dy, weight, out=dx))
         else:
@@ -312,14 +312,22 @@ class Product:
 
         ``dy`` is the gradient at the output ``[n, rows, outputs]``, ``x`` the input ``[n, rows, inputs]``.
         """
-        weight, bias = self._weight(slot.target), self._bias(slot.target) if self._has_bias else None
+        weight = self.weight(slot.target)
         if slot.clip is not None:
+            bias = self.bias(slot.target) if self._has_bias else None
             slot.clip.watch(dy, x, ProductTarget(weight, bias, slot.keep, slot.scale), tape)
             return
         tape.append(partial(add_product_, weight, dy.mT, x, slot.keep, slot.scale))
-        if bias is not None:
+        self.add_bias_gradient(dy, slot, tape)
+
+    def add_bias_gradient(self, dy: Tensor, slot: ParameterSlot, tape: Tape) -> None:
+        """Record how the gradient of the bias, if there is one, is added to ``slot.target`` without a clip.
+
+        ``dy``: the gradient at the output ``[n, rows, outputs]``.
+        """
+        if self._has_bias:
             ones = self._ones.at_least(dy, len(dy) * dy.shape[1]).view(len(dy), 1, -1)
-            tape.append(partial(add_product_, bias, ones, dy, slot.keep, slot.scale))
+            tape.append(partial(add_product_, self.bias(slot.target), ones, dy, slot.keep, slot.scale))
 
 
 def flat_batch(x: Tensor) -> Tensor:

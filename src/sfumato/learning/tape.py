@@ -97,3 +97,13 @@ def add_product_(target: Tensor, left: Tensor, right: Tensor, keep: float, scale
         return
     found = target.new_empty(target.shape) if keep == 0.0 else target.contiguous()
     target.copy_(found.baddbmm_(left, right, beta=keep, alpha=scale))
+
+
+def add_scaled_(target: Tensor, gradient: Tensor, keep: float, scale: float) -> None:
+    """``target <- keep target + scale gradient``, in place; with ``keep`` 0 the target may be anything."""
+    if keep == 0.0:
+        torch.mul(gradient, scale, out=target)
+        return
+    if keep != 1.0:
+        target.mul_(keep)
+    target.add_(gradient, alpha=scale)
