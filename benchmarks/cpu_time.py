@@ -49,6 +49,7 @@ CLIPS = {
     "step": ("privacy.clip.kind=step",),
     "example": ("privacy.clip.kind=example", "training.batches=poisson"),
 }
+IMAGES = ("data.source=fashion-mnist", "data.partition={kind: iid}", "topology.devices_per_edge=5")  # 28 x 28
 ROUNDS = ("evaluate_every=100000", "topology.devices_per_edge=10", "privacy.noise={multiplier: 1.0}")
 
 WANTED, SECONDS, TURNS = 1.05, 1.0, 3
@@ -63,7 +64,7 @@ def main() -> int:
     first, above = {}, {}
     with Side(before) as base, Side(after) as now:
         for what in figures():
-            print(f"{what:36} ", end="", flush=True)
+            print(f"{what:40} ", end="", flush=True)
             turns = Turns.of(what, base, now)
             first[what] = turns
             print(turns.shown, flush=True)
@@ -72,7 +73,7 @@ def main() -> int:
         for what in doubted:
             turns = first[what]
             turns.take(base, now)
-            print(f"{what:36} {turns.shown}, of twice as many turns", flush=True)
+            print(f"{what:40} {turns.shown}, of twice as many turns", flush=True)
             if turns.ratio > WANTED:
                 above[what] = turns.ratio
     print("".join(f"ABOVE {WANTED}: {what}, {ratio:.2f}\n" for what, ratio in above.items()), end="")
@@ -172,6 +173,10 @@ def figures() -> dict[str, Callable[[int], float]]:
             found[f"round, {model}, clip of {clip}"] = partial(
                 seconds_of_rounds, [f"model.kind={model}", *ROUNDS, *changes]
             )
+    for clip, changes in CLIPS.items():
+        found[f"round, cnn-small 28 x 28, clip of {clip}"] = partial(
+            seconds_of_rounds, ["model.kind=cnn-small", *ROUNDS, *IMAGES, *changes]
+        )
     return found
 
 
