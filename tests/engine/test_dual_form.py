@@ -43,6 +43,9 @@ def epochs_of(sizes: list[int], *, epochs: int = 6, batch_size: int = 4) -> Batc
     return plan_epochs(devices_of(sizes), epochs=epochs, batch_size=batch_size, rng=np.random.default_rng(5))
 
 
+NOBODY = epochs_of([1]).of(slice(0))
+
+
 def poisson_of(sizes: list[int]) -> BatchPlan:
     rngs = [np.random.default_rng([6, device]) for device in range(len(sizes))]
     return plan_poisson(devices_of(sizes), steps=40, batch_size=3, rngs=rngs)
@@ -83,7 +86,9 @@ def test_equals_one_device_at_a_time(sgd: LocalSGD, bias: bool, draws: object, m
     model, data = mlp(bias=bias), data_of(SHAPE, examples=sum(RAGGED))
     assert callable(draws)
     batches = draws(RAGGED)
-    assert form_of(model, data[0]).saves(sgd, batches)
+    rooms = form_of(model, data[0]).rooms(sgd, batches)
+    assert (rooms > 0).any()
+    assert (rooms == 0).any()
     start = ParameterLayout.of(model).read(model)
     starts = torch.stack([start * (1 + 0.3 * number) for number in range(models)])
     ours = trained(model, data, LocalTask(sgd), batches, starts)
@@ -121,6 +126,8 @@ def test_equals_training_without(
     for share in (0.0, 1e9):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(dual_form, "_SHARE", share)
+            rooms = form_of(model, data[0]).rooms(task.sgd, batches)
+            assert torch.equal(rooms > 0, (batches.draws > 0) & (share > 0))
             found.append(trained(model, data, task, batches))
     assert_close(*found)
 
@@ -180,39 +187,59 @@ def test_a_device_that_diverges_changes_no_other() -> None:
 
 
 def test_is_chosen_by_the_number_of_multiplications() -> None:
-    """20 examples take 20 · 256 · (20 + 2 · 40) multiplications, and 2 · 40 · 20 for every draw.
+    """Room for 20 examples is 24, which take 24 · 256 · (24 + 2 · 40), and 2 · 40 · 24 for every draw.
 
-    Without the dual form every draw takes 2 · 256 · 40. So from 41 draws on it takes less than 0.7 of them.
+    Without the dual form every draw takes 2 · 256 · 40. So from 52 draws on it takes less than 0.7 of them.
     """
     form, sgd = form_of(mlp(), data_of(SHAPE)[0]), LocalSGD(0.1)
 
-    def batches(draws: int) -> BatchPlan:
+    def rooms(draws: int) -> list[int]:
         rows = torch.arange(draws, dtype=torch.int32)[None, :, None] % 20
-        return BatchPlan(rows, torch.ones(1, draws, dtype=torch.int32), torch.tensor([draws]))
+        plan = BatchPlan(rows, torch.ones(1, draws, dtype=torch.int32), torch.tensor([draws]))
+        found: list[int] = form.rooms(sgd, plan).tolist()
+        return found
 
-    fewest = 20 * 256 * (20 + 80) / (0.7 * 2 * 256 * 40 - 2 * 40 * 20)
-    assert 40 < fewest < 41
-    assert not form.saves(sgd, batches(40))
-    assert form.saves(sgd, batches(41))
-
-
-def test_is_not_chosen_where_one_device_uses_far_more_examples_than_the_others() -> None:
-    form = form_of(mlp(), data_of(SHAPE)[0])
-    assert form.saves(LocalSGD(0.1), epochs_of([10] * 9 + [40]))
-    assert not form.saves(LocalSGD(0.1), epochs_of([10] * 9 + [70]))
-    assert not form.saves(LocalSGD(0.1), epochs_of([0, 0]))
+    fewest = 24 * 256 * (24 + 80) / (0.7 * 2 * 256 * 40 - 2 * 40 * 24)
+    assert 51 < fewest < 52
+    assert rooms(51) == [0]
+    assert rooms(52) == [24]
 
 
-def test_devices_of_a_tile_use_about_as_many_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of equal steps, too."""
+def test_no_device_changes_the_form_in_which_others_are_trained() -> None:
+    form, sgd = form_of(mlp(), data_of(SHAPE)[0]), LocalSGD(0.1)
+    together = form.rooms(sgd, epochs_of([10, 40, 0, 1, 300, 10]))
+    assert together.tolist() == [16, 48, 0, 0, 0, 16]
+    assert [form.rooms(sgd, epochs_of([size])).item() for size in (10, 40, 0, 1, 300)] == [16, 48, 0, 0, 0]
+    assert form.rooms(sgd, NOBODY).tolist() == []
+
+
+def test_the_devices_of_a_tile_have_room_for_as_many_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "_TILE_BYTES", 1 << 20)
-    sizes = [10, 30, 12, 33] * 20
-    devices = devices_of(sizes)
-    batches = plan_steps(devices, steps=60, batch_size=5, rng=np.random.default_rng(5))
+    sizes = [10, 30, 12, 33, 500] * 20
+    batches = plan_steps(devices_of(sizes), steps=60, batch_size=5, rng=np.random.default_rng(5))
     model, data = mlp(), data_of(SHAPE, examples=sum(sizes))
-    (tiles,) = LocalEngine(model, *data, SETTINGS).tiles(LocalTask(LocalSGD(0.1)), batches)
-    assert len(tiles) > 1
-    assert [len({sizes[device] >= 30 for device in tile.tolist()}) for tile in tiles] == [1] * len(tiles)
+    blocks = LocalEngine(model, *data, SETTINGS).tiles(LocalTask(LocalSGD(0.1)), batches)
+    rooms = form_of(model, data[0]).rooms(LocalSGD(0.1), batches)
+    assert set(rooms.tolist()) == {0, 16, 32, 48}
+    for tile in (tiles := [tile for block in blocks for tile in block]):
+        assert len(set(rooms[tile].tolist())) == 1
+    assert torch.equal(torch.cat(tiles).sort().values, torch.arange(len(sizes)))
+
+
+def test_no_devices_no_updates() -> None:
+    engine = LocalEngine(mlp(), *data_of(SHAPE), SETTINGS)
+    start = torch.zeros(1, ParameterLayout.of(mlp()).total)
+    nobody = torch.zeros(0, dtype=torch.long)
+    assert list(engine.train(LocalTask(LocalSGD(0.1)), start, nobody, NOBODY)) == []
+
+
+def test_trains_a_single_linear_layer() -> None:
+    model, data = nn.Sequential(nn.Linear(1000, 10)), data_of((1000,), examples=sum(RAGGED))
+    batches = epochs_of(RAGGED, epochs=60)
+    assert (form_of(model, data[0]).rooms(LocalSGD(0.01), batches) > 0).any()
+    ours = trained(model, data, LocalTask(LocalSGD(0.01)), batches)
+    start, group_of = ParameterLayout.of(model).read(model)[None], torch.zeros(len(RAGGED), dtype=torch.long)
+    assert_close(ours, train_all(model, start, group_of, batches, *data, LocalSGD(0.01)))
 
 
 @pytest.mark.parametrize(
@@ -226,8 +253,8 @@ def test_devices_of_a_tile_use_about_as_many_examples(monkeypatch: pytest.Monkey
 )
 def test_is_not_chosen_for_steps_that_are_no_combinations_of_gradients(sgd: LocalSGD) -> None:
     form, batches = form_of(mlp(), data_of(SHAPE)[0]), epochs_of(RAGGED)
-    assert form.saves(LocalSGD(0.05), batches)
-    assert not form.saves(sgd, batches)
+    assert form.rooms(LocalSGD(0.05), batches).any()
+    assert not form.rooms(sgd, batches).any()
 
 
 def test_is_not_chosen_for_noise_and_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,18 +294,20 @@ def test_is_not_chosen_for_other_first_layers() -> None:
     assert DualForm.of(mlp(image=False), torch.zeros(1, 256, dtype=torch.int64), CROSS_ENTROPY) is None
 
 
-@given(st.integers(0, 10_000))
-def test_few_sizes_hold_all_examples(count: int) -> None:
-    size = padded_examples(count)
-    assert size >= count
-    assert size == 16 or size < 1.5 * count + 1
+def test_few_sizes_hold_all_examples() -> None:
+    counts = torch.arange(10_000)
+    rooms = padded_examples(counts)
+    assert (rooms >= counts).all()
+    assert ((rooms == 16) | (rooms < 1.5 * counts + 1)).all()
+    assert rooms.unique().tolist()[:6] == [16, 24, 32, 48, 64, 96]
 
 
-def test_rows_used_and_distinct_rows() -> None:
+def test_rows_used_draws_and_distinct_rows() -> None:
     rows = torch.tensor([[[3, 3], [5, 9]], [[0, 0], [0, 0]], [[7, 0], [7, 8]]], dtype=torch.int32)
     counts = torch.tensor([[2, 1], [0, 0], [1, 2]], dtype=torch.int32)
     plan = BatchPlan(rows, counts, torch.tensor([2, 0, 1]))
     assert plan.used.int().tolist() == [[[1, 1], [1, 0]], [[0, 0], [0, 0]], [[1, 0], [0, 0]]]
+    assert plan.draws.tolist() == [3, 0, 1]
     assert plan.distinct.tolist() == [2, 0, 1]
 
 

@@ -42,7 +42,7 @@ def test_the_same_bits_over_many_workloads(tile_bytes: int, monkeypatch: pytest.
 @pytest.mark.parametrize(("devices", "most", "update"), [(1, 4, 4), (7, 3, 1 << 24), (300, 7, 1 << 20)])
 def test_every_device_is_in_one_tile_and_blocks_are_neighbours(devices: int, most: int, update: int) -> None:
     steps = torch.from_numpy(np.random.default_rng(0).integers(0, 9, devices))
-    blocks = tiles.tiles_of(steps, most, update)
+    blocks = tiles.tiles_of(steps, {0: most}, update)
     for block in blocks:
         assert all(len(tile) <= most for tile in block)
         assert all((steps[tile].diff() <= 0).all() for tile in block)
@@ -50,9 +50,20 @@ def test_every_device_is_in_one_tile_and_blocks_are_neighbours(devices: int, mos
     assert torch.equal(torch.cat(together), torch.arange(devices))
 
 
+def test_the_devices_of_a_tile_are_of_one_kind() -> None:
+    rng = np.random.default_rng(0)
+    steps, kinds = (torch.from_numpy(rng.integers(0, 3, 200)) for _ in range(2))
+    blocks = tiles.tiles_of(steps, {0: 3, 1: 5, 2: 40}, 1 << 20, kinds)
+    for tile in (found := [tile for block in blocks for tile in block]):
+        (kind,) = set(kinds[tile].tolist())
+        assert len(tile) <= {0: 3, 1: 5, 2: 40}[kind]
+        assert (steps[tile].diff() <= 0).all()
+    assert torch.equal(torch.cat(found).sort().values, torch.arange(200))
+
+
 def test_few_devices_are_spread_as_long_as_tiles_are_half_full() -> None:
     def sizes(devices: int) -> list[int]:
-        (block,) = tiles.tiles_of(torch.ones(devices, dtype=torch.long), 8, 4)
+        (block,) = tiles.tiles_of(torch.ones(devices, dtype=torch.long), {0: 8}, 4)
         return [len(tile) for tile in block]
 
     assert sizes(7) == [7]
@@ -62,7 +73,7 @@ def test_few_devices_are_spread_as_long_as_tiles_are_half_full() -> None:
 
 
 def test_a_chunk_holds_whole_blocks() -> None:
-    blocks = tiles.tiles_of(torch.ones(10, dtype=torch.long), 1, 16 << 20)  # blocks of two
+    blocks = tiles.tiles_of(torch.ones(10, dtype=torch.long), {0: 1}, 16 << 20)  # blocks of two
     assert [len(block) for block in blocks] == [2] * 5
     for most, expected in ((1, [2] * 5), (5, [4, 4, 2]), (100, [10])):
         assert [len(chunk) for chunk in tiles.chunks_of(blocks, slice(None), most)] == expected

@@ -15,7 +15,7 @@ from sfumato.distributed.ranks import ALONE
 from sfumato.engine.base import EngineSettings, IntArray, LocalTask, UpdateChunk
 from sfumato.engine.tiles import chunks_of, run_in_threads, tiles_of
 from sfumato.learning.batches import BatchPlan
-from sfumato.learning.dual_form import DualForm, DualTile, padded_examples
+from sfumato.learning.dual_form import DualForm, DualTile
 from sfumato.learning.examples import Examples, LoadedExamples
 from sfumato.learning.gradients import stacked_gradient
 from sfumato.learning.local_training import train_stack
@@ -55,7 +55,7 @@ class LocalEngine:
         self._no_features = self._examples.none[0]
         self._dual = DualForm.of(model, self._no_features, loss)
         self._idle: dict[int, list[TrainingMemory]] = {}
-        self._floats: dict[tuple[int, int], int] = {}
+        self._floats: dict[tuple[int, int, bool], int] = {}
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
         """One list with the indices of all P devices of ``batches``, as there is one rank."""
@@ -66,10 +66,12 @@ class LocalEngine:
 
         ``task``: what each device does.
         """
-        order = batches.steps
-        if self._form(task, batches) is not None:  # among those that stop together, by the memory they need
-            order = order * (1 + batches.distinct.amax()) + batches.distinct
-        return tiles_of(order, self._tile(task, batches)[0], 4 * self._layout.total)
+        return self._tiles(task, batches, self._rooms(task, batches))
+
+    def _tiles(self, task: LocalTask, batches: BatchPlan, rooms: Tensor) -> list[list[Tensor]]:
+        """`tiles`, given the `_rooms` ``[P]`` of the devices."""
+        most = {room: self._tile(task, batches.width, room)[0] for room in _kinds(rooms)}
+        return tiles_of(batches.steps, most, 4 * self._layout.total, rooms)
 
     def train(
         self,
@@ -97,31 +99,33 @@ class LocalEngine:
         task = task.checked(self._layout, start, group_of, batches)
         start = start.to(self.settings.device)
         group_of = group_of.to(self.settings.device)
-        form, scratch = self._form(task, batches), self._tile(task, batches)[1]
+        rooms = self._rooms(task, batches)
+        scratch = max(self._tile(task, batches.width, room)[1] for room in _kinds(rooms))
         half, an_update = self.settings.memory_bytes // 2, 4 * self._layout.total
         workers = max(1, min(self.settings.threads, half // scratch))
-        for some in chunks_of(self.tiles(task, batches), tiles, half // an_update):
+        for some in chunks_of(self._tiles(task, batches, rooms), tiles, half // an_update):
             chunk = UpdateChunk.empty(task, self._layout, some, self._examples.device)
             for loaded, examples in self._examples.loads(batches, some, self.settings.load_bytes):
 
                 def train(
                     tile: Tensor, chunk: UpdateChunk = chunk, examples: LoadedExamples = examples
                 ) -> None:
-                    self._train_tile(task, form, start, group_of, batches, examples, tile, chunk)
+                    room = int(rooms[tile[0]])
+                    self._train_tile(task, room, start, group_of, batches, examples, tile, chunk)
 
                 run_in_threads(loaded, train, 1 if self._on_cuda else min(workers, len(loaded)))
             yield chunk
 
-    def _form(self, task: LocalTask, batches: BatchPlan) -> DualForm | None:
-        """The dual form of the first layer, if the devices of ``batches`` are trained in it; else ``None``.
+    def _rooms(self, task: LocalTask, batches: BatchPlan) -> Tensor:
+        """For how many examples the dual form of each device has room, int64 ``[P]``; 0: it is not in one.
 
         ``task``: what each device does.
         """
         if self._dual is None or task.step_noise is not None or task.corrections is not None:
-            return None
-        return self._dual if self._dual.saves(task.sgd, batches) else None
+            return torch.zeros_like(batches.steps)
+        return self._dual.rooms(task.sgd, batches)
 
-    def _tile(self, task: LocalTask, batches: BatchPlan) -> tuple[int, int]:
+    def _tile(self, task: LocalTask, width: int, room: int) -> tuple[int, int]:
         """The most devices of a tile, and about how many bytes a tile takes beside its updates.
 
         A tile is as large as fits a core's cache (or a share of a GPU's memory): at every step all of it is
@@ -129,24 +133,25 @@ class LocalEngine:
 
         Args:
             task: what each device does.
-            batches: of the P devices.
+            width: examples of the widest batch.
+            room: of the dual form; 0 for none.
         """
-        form, width, size, beside = self._form(task, batches), batches.width, self._layout.total, 0
-        examples = 0 if form is None else padded_examples(int(batches.distinct.max()))
-        if (examples, width) not in self._floats:
-            memory = self._borrow(examples)
-            self._floats[examples, width] = memory.gradient.scratch_floats(width)
-            self._idle[examples].append(memory)
-        if form is not None:
-            size = form.parameters(size, examples)
-            beside = 4 * examples * (form.inputs + 2 * examples + form.outputs)
+        clips = task.sgd.example_clip is not None
+        if (room, width, clips) not in self._floats:
+            memory = self._borrow(room)
+            self._floats[room, width, clips] = memory.gradient.scratch_floats(width, clips_examples=clips)
+            self._idle[room].append(memory)
+        size, beside = self._layout.total, 0
+        if room and self._dual is not None:
+            size = self._dual.parameters(size, room)
+            beside = 4 * room * (self._dual.inputs + self._dual.inputs_of(room))
         noisy, adam = task.step_noise is not None, task.sgd.adam is not None
         drifts = task.sgd.clips_gradients
         extra_vectors = bool(task.sgd.momentum) + bool(task.sgd.proximal) + (task.corrections is not None)
         vectors_a_device = (
             3 + extra_vectors + (task.sgd.step_clip is not None or noisy or adam) + 2 * noisy + 3 * adam
         )
-        in_cache = vectors_a_device * 4 * size + 4 * self._floats[examples, width]
+        in_cache = vectors_a_device * 4 * size + 4 * self._floats[room, width, clips]
         # drifts, and where they began, are passed over once a step: they need not stay in the cache
         bytes_a_device = in_cache + 2 * drifts * 4 * size + beside
         most_devices = max(1, (_CUDA_TILE_BYTES if self._on_cuda else _TILE_BYTES) // in_cache)
@@ -157,20 +162,19 @@ class LocalEngine:
         """Whether training runs on a CUDA device."""
         return self._no_features.is_cuda
 
-    def _borrow(self, examples: int = 0) -> TrainingMemory:
+    def _borrow(self, room: int) -> TrainingMemory:
         """Training memory that no thread uses at present; it must be given back.
 
-        ``examples``: K of the dual form in which devices are trained; 0 for training in no such form.
+        ``room``: of the dual form; 0 for none.
         """
         try:
-            return self._idle.setdefault(examples, []).pop()
+            return self._idle.setdefault(room, []).pop()
         except IndexError:
             pass
         size = self._layout.total
-        if examples and self._dual is not None:
-            gradient, inputs = self._dual.gradient(examples), self._dual.inputs_of(examples)
-            like = self._no_features.new_empty(0, inputs)
-            return TrainingMemory(gradient, self._dual.parameters(size, examples), like)
+        if room and self._dual is not None:
+            like = self._no_features.new_empty(0, self._dual.inputs_of(room))
+            return TrainingMemory(self._dual.gradient(room), self._dual.parameters(size, room), like)
         # A copy each: torch.func swaps a module's parameters while it runs, which threads cannot share.
         model = deepcopy(self._model).to(self.settings.device)
         gradient = stacked_gradient(model, self._no_features, self._loss)
@@ -179,7 +183,7 @@ class LocalEngine:
     def _train_tile(
         self,
         task: LocalTask,
-        form: DualForm | None,
+        room: int,
         start: Tensor,
         group_of: Tensor,
         batches: BatchPlan,
@@ -191,7 +195,7 @@ class LocalEngine:
 
         Args:
             task: what each device does, as `LocalTask.checked` gives it.
-            form: the dual form in which they are trained; ``None`` for none.
+            room: of the dual form in which they are trained; 0 for none.
             start: models on the engine's device, ``[G, M]``.
             group_of: the row of ``start`` for each device, ``[P]``.
             batches: of the P devices.
@@ -204,38 +208,38 @@ class LocalEngine:
         starts = StartModels.of(start, group_of[tile.to(device)])
         places = chunk.places_of(tile)
         update = chunk.room_for(places)
-        if form is None:
-            features, targets = examples.features, examples.targets
+        features, targets = examples.features, examples.targets
+        if room and self._dual is not None:
+            dual = DualTile.of(self._dual, room, starts, own, features, targets)
+            ends = update.new_empty(len(tile), dual.starts.models.shape[1])
+            clipped, _ = self._train(
+                task, tile, room, dual.starts, dual.batches, dual.features, dual.targets, ends
+            )
+            dual.write_update(ends, update)
+        else:
             clipped, moved = self._train(task, tile, 0, starts, own, features, targets, update)
             if not moved:
                 for before, after in starts.with_rows_of(update):
                     after.sub_(before)
-        else:
-            dual = DualTile.of(form, starts, own, examples.features, examples.targets)
-            ends = update.new_empty(len(tile), dual.starts.models.shape[1])
-            clipped, _ = self._train(
-                task, tile, dual.examples, dual.starts, dual.batches, dual.features, dual.targets, ends
-            )
-            dual.write_update(ends, update)
         chunk.write_(task, places, update, clipped, own)
 
     def _train(
         self,
         task: LocalTask,
         tile: Tensor,
-        examples: int,
+        room: int,
         starts: StartModels,
         batches: BatchPlan,
         features: Tensor,
         targets: Tensor,
         out: Tensor,
     ) -> tuple[Tensor, bool]:
-        """Train the devices of ``tile`` together, in a dual form of ``examples`` examples, or with 0 in none.
+        """Train the devices of ``tile`` together, as models and examples that may be those of a dual form.
 
         Args:
             task: what each device does, as `LocalTask.checked` gives it.
             tile: the devices, int64 ``[n]``, sorted by falling number of steps.
-            examples: K of the dual form; 0 for none.
+            room: of the dual form; 0 for none.
             starts: flat models to start from.
             batches: of these devices.
             features: ``[N, ...]``.
@@ -248,7 +252,7 @@ class LocalEngine:
         noise = None if task.step_noise is None else task.step_noise.of(tile.tolist())
         masks = None if task.dropout is None else task.dropout.of(tile.tolist())
         correction_rows = None if task.corrections is None else task.corrections.of(tile.tolist())
-        memory = self._borrow(examples)
+        memory = self._borrow(room)
 
         def packed(flat: Tensor) -> Tensor:
             memory.gradient.pack(flat, out := torch.empty_like(flat))
@@ -261,5 +265,10 @@ class LocalEngine:
         )
         ends = memory.reserve(len(tile), batches.width) if drift is None else drift
         memory.gradient.unpack(ends, out)
-        self._idle[examples].append(memory)
+        self._idle[room].append(memory)
         return clipped, drift is not None
+
+
+def _kinds(rooms: Tensor) -> list[int]:
+    """The different numbers of ``rooms`` ``[P]``; 0 where there are no devices."""
+    return sorted(set(rooms.tolist())) or [0]

@@ -64,7 +64,7 @@ class PerDeviceEngine:
 
         ``task`` makes no difference.
         """
-        return tiles_of(batches.steps, 1, 4 * self._layout.total)
+        return tiles_of(batches.steps, {0: 1}, 4 * self._layout.total)
 
     def train(
         self,

@@ -8,7 +8,7 @@ Inside a tile every operation runs in one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -37,31 +37,38 @@ def intra_op_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def tiles_of(order: Tensor, most: int, update_bytes: int) -> list[list[Tensor]]:
+def tiles_of(
+    steps: Tensor, most: Mapping[int, int], update_bytes: int, kinds: Tensor | None = None
+) -> list[list[Tensor]]:
     """Divide P devices, block by block, into tiles, whose devices train together; each is in one tile.
 
-    A block is a run of neighbours. In a block devices with a larger number come first. With numbers that grow
-    with a device's steps those of a tile stop together.
+    A block is a run of neighbours. In a block devices with more steps come first, so that those of a tile
+    stop together.
 
     Args:
-        order: a number for each device, int64 ``[P]``; devices with more steps must have a larger one.
-        most: devices in a tile.
+        steps: number of steps of each device, int64 ``[P]``.
+        most: devices in a tile of each kind.
         update_bytes: bytes of one device's update.
+        kinds: of each device, int64 ``[P]``: those of a tile are of one kind; ``None``: all are of kind 0.
 
     Returns:
-        For every block its tiles, each int64 ``[n]``, sorted by falling ``order``. Tiles are numbered
+        For every block its tiles, each int64 ``[n]``, sorted by falling number of steps. Tiles are numbered
         through all blocks, from the first block's first one on.
     """
-    devices = len(order)
-    each = max(most, _BLOCK_BYTES // update_bytes)
+    devices = len(steps)
+    kinds = torch.zeros_like(steps) if kinds is None else kinds
+    each = max(*most.values(), _BLOCK_BYTES // update_bytes)
     blocks = []
     for members in torch.arange(devices).tensor_split(max(1, -(-devices // each))):
-        p = len(members)
-        if p == 0:
-            continue
-        sorted_members = members[torch.argsort(order[members], descending=True, stable=True)]
-        count = max(-(-p // most), min(_FEWEST_TILES, p // max(1, most // 2)))
-        blocks.append(list(sorted_members.tensor_split(count)))
+        found: list[Tensor] = []
+        for kind in sorted(set(kinds[members].tolist())):
+            alike = members[kinds[members] == kind]
+            order = torch.argsort(steps[alike], descending=True, stable=True)
+            p, fit = len(alike), most[kind]
+            count = max(-(-p // fit), min(_FEWEST_TILES, p // max(1, fit // 2)))
+            found += alike[order].tensor_split(count)
+        if found:
+            blocks.append(found)
     return blocks
 
 

@@ -37,8 +37,8 @@ class AutogradGradient:
         """Number of uniform numbers that an example needs for its dropout masks; 0 without dropout."""
         return self._dropout.floats
 
-    def scratch_floats(self, batch: int) -> int:
-        """Float32 entries of memory that one model's step takes: one gradient, whatever the ``batch``."""
+    def scratch_floats(self, batch: int, *, clips_examples: bool = False) -> int:
+        """Float32 entries of memory that one model's step takes: one gradient, whatever the arguments."""
         return self._layout.total
 
     def pack(self, flat: Tensor, out: Tensor) -> None:

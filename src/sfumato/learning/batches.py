@@ -59,10 +59,17 @@ class BatchPlan:
     @property
     def used(self) -> Tensor:
         """Which of `rows` are valid, bool ``[P, S, B]``."""
-        _, steps, width = self.rows.shape
-        device = self.rows.device
-        taken = torch.arange(steps, device=device) < self.steps[:, None]
-        return (torch.arange(width, device=device) < self.counts[:, :, None]) & taken[:, :, None]
+        return torch.arange(self.width) < (self.counts * self._taken)[:, :, None]
+
+    @property
+    def draws(self) -> Tensor:
+        """How many examples the batches of each device hold in all, int64 ``[P]``."""
+        return (self.counts * self._taken).sum(dim=1)
+
+    @property
+    def _taken(self) -> Tensor:
+        """Which of the S steps each device takes, bool ``[P, S]``."""
+        return torch.arange(self.counts.shape[1]) < self.steps[:, None]
 
     @cached_property
     def distinct(self) -> Tensor:

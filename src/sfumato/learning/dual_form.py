@@ -23,19 +23,15 @@ from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import StackedGradient
 from sfumato.learning.layers import Block, FlattenLayer, LinearLayer, ParameterSlot, Shape
 from sfumato.learning.local_training import LocalSGD
-from sfumato.learning.losses import Loss
+from sfumato.learning.losses import Loss, WriteGradient
 from sfumato.learning.sequential import SequentialGradient, as_layers
 from sfumato.learning.tape import Constant, Tape, add_product_
 from sfumato.learning.training_memory import StartModels
 
-# The dual form is chosen where it takes at most this share of the multiplications, and for layers of at
-# least so many weights. Measured: the share of the time is 1 to 1.5 times that of the multiplications, up
-# to 2 times in layers of few weights.
+# A device is trained in the dual form where that takes less than this share of the multiplications, and for
+# layers of at least so many weights. Measured on a CPU: the share of the time is 1 to 1.5 times that of the
+# multiplications, up to 2 times in layers of few weights.
 _SHARE, _FEWEST_WEIGHTS = 0.7, 1 << 13
-
-# Devices that train together have room for as many examples as one of them uses: a few that use far more than
-# the others would take away what is saved.
-_MOST_OF_MEAN = 4
 
 
 @dataclass(frozen=True)
@@ -44,14 +40,14 @@ class DualForm:
 
     Attributes:
         model: the architecture.
-        loss: of every example.
+        write_gradient: of the loss.
         shape: of an example, of D numbers in all.
         inputs: D.
         outputs: H, of the first layer.
     """
 
     model: nn.Module
-    loss: Loss
+    write_gradient: WriteGradient
     shape: Shape
     inputs: int
     outputs: int
@@ -61,48 +57,46 @@ class DualForm:
         """The dual form of ``model`` for examples like ``features`` ``[N, ...]``.
 
         ``None`` where there is none: the model is no chain with hand-written gradients, its first layer is
-        not linear, or the layer has few weights.
+        not linear, or the layer has few weights; and on a GPU, where it was not measured.
         """
         shape = tuple(features.shape[1:])
-        if loss.write_gradient is None or not features.is_floating_point():
+        if loss.write_gradient is None or not features.is_floating_point() or features.is_cuda:
             return None
         linear = _first_linear(as_layers(model, shape) or [])
         if linear is None or linear.inputs * linear.outputs < _FEWEST_WEIGHTS:
             return None
-        return cls(model, loss, shape, linear.inputs, linear.outputs)
+        return cls(model, loss.write_gradient, shape, linear.inputs, linear.outputs)
 
-    def saves(self, sgd: LocalSGD, batches: BatchPlan) -> bool:
-        """Whether to train the devices of ``batches`` in this form; it depends on nothing else.
+    def rooms(self, sgd: LocalSGD, batches: BatchPlan) -> Tensor:
+        """For how many examples the dual form of each device has room, int64 ``[P]``; 0: it is not in one.
 
+        A device's own batches decide, and no other device's: nobody's data change how others are trained.
         Steps of ``sgd`` must be combinations of plain gradients: without clips of their own, Adam and weight
         decay. Noise on gradients and corrections of them rule the form out, too, which the caller knows.
         """
+        draws = batches.draws
         if sgd.clips_gradients or sgd.adam is not None or sgd.weight_decay:
-            return False
-        examples, draws = batches.distinct.double(), batches.used.sum(dim=(1, 2)).double()
+            return torch.zeros_like(draws)
+        rooms = padded_examples(batches.distinct)
         plain = 2 * self.inputs * self.outputs * draws
-        dual = examples * self.inputs * (examples + 2 * self.outputs) + 2 * self.outputs * examples * draws
-        few = examples.amax() <= _MOST_OF_MEAN * examples.mean()
-        return bool(few and dual.sum() < _SHARE * plain.sum())
+        dual = rooms * self.inputs * (rooms + 2 * self.outputs) + 2 * self.outputs * rooms * draws
+        return torch.where(dual < _SHARE * plain, rooms, 0)
 
-    def gradient(self, examples: int) -> StackedGradient:
-        """Gradients of the models in this form, where every device uses up to ``examples`` examples."""
-        layers = as_layers(self.model, self.shape)
-        assert layers is not None
-        linear = _first_linear(layers)
-        assert linear is not None
-        assert self.loss.write_gradient is not None
-        first = DualLayer(examples, linear.outputs, has_bias=linear.has_bias)
-        rest = layers[layers.index(linear) + 1 :]
-        return SequentialGradient([first, *rest], (first.inputs,), self.loss.write_gradient)
+    def gradient(self, room: int) -> StackedGradient:
+        """Gradients of the models of devices whose dual form has room for ``room`` examples."""
+        layers = as_layers(self.model, self.shape) or []
+        number = next(i for i, layer in enumerate(layers) if isinstance(layer, LinearLayer))
+        linear = layers[number]
+        first = DualLayer(room, self.outputs, has_bias=linear.size > self.inputs * self.outputs)
+        return SequentialGradient([first, *layers[number + 1 :]], (first.inputs,), self.write_gradient)
 
-    def inputs_of(self, examples: int) -> int:
-        """Numbers that come into the first layer for one example; ``examples`` as in `gradient`."""
-        return 2 * examples + self.outputs
+    def inputs_of(self, room: int) -> int:
+        """Numbers that come into the first layer for one example; ``room`` as in `gradient`."""
+        return 2 * room + self.outputs
 
-    def parameters(self, size: int, examples: int) -> int:
-        """Parameters of a model in this form, of a model of ``size`` parameters; ``examples`` as above."""
-        return size + self.outputs * (examples - self.inputs)
+    def parameters(self, size: int, room: int) -> int:
+        """Parameters, in this form, of a model that has ``size``; ``room`` as in `gradient`."""
+        return size + self.outputs * (room - self.inputs)
 
 
 def _first_linear(layers: Sequence[object]) -> LinearLayer | None:
@@ -120,18 +114,18 @@ class DualLayer:
     the K examples, 0 at the others.
 
     Args:
-        examples: K.
+        room: K.
         outputs: H.
         has_bias: whether the layer has a bias.
     """
 
-    def __init__(self, examples: int, outputs: int, *, has_bias: bool) -> None:
-        self._examples, self._outputs, self._has_bias = examples, outputs, has_bias
-        self.inputs = 2 * examples + outputs
-        self.size = (examples + has_bias) * outputs
-        weight: Block = ((examples, outputs), (0, 1))
+    def __init__(self, room: int, outputs: int, *, has_bias: bool) -> None:
+        self._room, self._outputs, self._has_bias = room, outputs, has_bias
+        self.inputs = 2 * room + outputs
+        self.size = (room + has_bias) * outputs
+        weight: Block = ((room, outputs), (0, 1))
         self.blocks: Sequence[Block] = [weight, *([((outputs,), (0,))] if has_bias else [])]
-        self.floats = self.inputs + outputs
+        self.floats = outputs
         self._which = torch.empty(0)
         self._ones = Constant(1.0)
 
@@ -140,9 +134,7 @@ class DualLayer:
 
         ``slot``: holds A and the bias of the n models.
         """
-        products, outputs, self._which = x.split_with_sizes(
-            [self._examples, self._outputs, self._examples], dim=2
-        )
+        products, outputs, self._which = x.split_with_sizes([self._room, self._outputs, self._room], dim=2)
         y = tape.empty(x, *x.shape[:2], self._outputs)
         if self._has_bias:
             tape.append(partial(torch.add, outputs, self._bias(slot.parameters), out=y))
@@ -165,13 +157,11 @@ class DualLayer:
 
     def _coefficients(self, vectors: Tensor) -> Tensor:
         """A ``[n, K, H]`` in packed vectors ``[n, M]`` of the layer, as a view."""
-        return torch.unflatten(
-            vectors[:, : self._examples * self._outputs], 1, (self._examples, self._outputs)
-        )
+        return torch.unflatten(vectors[:, : self._room * self._outputs], 1, (self._room, self._outputs))
 
     def _bias(self, vectors: Tensor) -> Tensor:
         """The biases ``[n, 1, H]`` in packed vectors of the layer, as a view."""
-        return vectors[:, None, self._examples * self._outputs :]
+        return vectors[:, None, self._room * self._outputs :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,96 +170,92 @@ class DualTile:
 
     Attributes:
         form: of the model.
+        room: K, for the examples of each device; 0 fills up.
         starts: flat models to start from, in the dual form: A is 0.
         batches: rows are those of `features`.
         features: what comes into a `DualLayer`, float32 ``[n K, 2 K + H]``.
-        targets: of these examples, ``[n K, ...]``; 0 past those that a device uses.
+        targets: of these examples, ``[n K, ...]``.
     """
 
     form: DualForm
+    room: int
     starts: StartModels
     batches: BatchPlan
     features: Tensor
     targets: Tensor
-    _examples: Tensor  # X, [n, K, D]; 0 past those that a device uses
+    _inputs: Tensor  # X, [n, K, D]
 
     @classmethod
     def of(
-        cls, form: DualForm, starts: StartModels, batches: BatchPlan, features: Tensor, targets: Tensor
+        cls,
+        form: DualForm,
+        room: int,
+        starts: StartModels,
+        batches: BatchPlan,
+        features: Tensor,
+        targets: Tensor,
     ) -> DualTile:
         """Prepare the training.
 
         Args:
             form: of the model.
+            room: K, no less than the examples that any of the n devices uses.
             starts: flat models to start from, not in the dual form.
             batches: of the n devices, with rows of ``features``.
             features: float32 ``[N, ...]``.
             targets: labels ``[N]``, or what the loss takes ``[N, ...]``.
         """
         n, of_weight, used = batches.devices, form.inputs * form.outputs, batches.used
-        device = torch.arange(n, device=used.device)[:, None, None].expand_as(used)[used]
+        device = torch.arange(n)[:, None, None].expand_as(used)[used]
         numbers, which = torch.unique(device * len(features) + batches.rows[used], return_inverse=True)
         device = numbers // len(features)
         counts = torch.bincount(device, minlength=n)
-        most = padded_examples(int(counts.max()))
-        places = device * most + torch.arange(len(device), device=device.device)
-        places -= (counts.cumsum(0) - counts)[device]
+        places = device * room + torch.arange(len(device)) - (counts.cumsum(0) - counts)[device]
         # rows that only fill a batch up are the device's own, too
-        first_rows = torch.arange(n, device=used.device, dtype=batches.rows.dtype) * most
+        first_rows = torch.arange(n, dtype=batches.rows.dtype) * room
         rows = first_rows[:, None, None].expand_as(used).clone()
         rows[used] = places[which].to(rows.dtype)
-        held = numbers.new_zeros(n * most)
+        held = numbers.new_zeros(n * room)
         held[places] = numbers % len(features)
-        filled_up = (torch.arange(most, device=counts.device) >= counts[:, None]).flatten()
-        examples, own_targets = features[held].flatten(1), targets[held]
-        examples[filled_up], own_targets[filled_up] = 0, 0
-        examples = examples.view(n, most, form.inputs)
-        outputs = examples.new_empty(n, most, form.outputs)
-        for start, own, result in starts.with_rows_of(examples, outputs):
+        is_empty = (torch.arange(room) >= counts[:, None]).flatten()
+        inputs, own_targets = features[held].flatten(1), targets[held]
+        inputs[is_empty], own_targets[is_empty] = 0, 0
+        inputs = inputs.view(n, room, form.inputs)
+        outputs = inputs.new_empty(n, room, form.outputs)
+        for start, own, result in starts.with_rows_of(inputs, outputs):
             weights = start[:, :of_weight].view(-1, form.outputs, form.inputs).mT
             torch.matmul(own, weights[0] if len(weights) == 1 else weights, out=result)
-        which_one = torch.eye(most, device=examples.device).expand(n, most, most)
-        begun = torch.cat(
-            [starts.models.new_zeros(len(starts.models), most * form.outputs), starts.models[:, of_weight:]],
-            1,
-        )
+        which_one = torch.eye(room).expand(n, room, room)
+        coefficients = starts.models.new_zeros(len(starts.models), room * form.outputs)
         return cls(
             form,
-            replace(starts, models=begun),
+            room,
+            replace(starts, models=torch.cat([coefficients, starts.models[:, of_weight:]], dim=1)),
             replace(batches, rows=rows),
-            torch.cat([examples @ examples.mT, outputs, which_one], dim=2).flatten(0, 1),
+            torch.cat([inputs @ inputs.mT, outputs, which_one], dim=2).flatten(0, 1),
             own_targets,
-            examples,
+            inputs,
         )
-
-    @property
-    def examples(self) -> int:
-        """K, of every device, those that only fill up included."""
-        return self._examples.shape[1]
 
     def write_update(self, trained: Tensor, update: Tensor) -> None:
         """Write how far the models moved, flat ``[n, M]``, to ``update``.
 
         ``trained``: their ends in the dual form, flat.
         """
-        form, coefficients = self.form, self.examples * self.form.outputs
-        of_weight = form.inputs * form.outputs
-        weights = torch.unflatten(update[:, :of_weight], 1, (form.outputs, form.inputs))
-        sums = torch.unflatten(trained[:, :coefficients], 1, (self.examples, form.outputs))
-        weights.baddbmm_(sums.mT, self._examples, beta=0.0)
-        rest = update[:, of_weight:]
+        inputs, outputs, of_sums = self.form.inputs, self.form.outputs, self.room * self.form.outputs
+        weights = torch.unflatten(update[:, : inputs * outputs], 1, (outputs, inputs))
+        sums = torch.unflatten(trained[:, :of_sums], 1, (self.room, outputs))
+        weights.baddbmm_(sums.mT, self._inputs, beta=0.0)
+        rest = update[:, inputs * outputs :]
         for start, end, moved in self.starts.with_rows_of(trained, rest):
-            torch.sub(end[:, coefficients:], start[:, coefficients:], out=moved)
+            torch.sub(end[:, of_sums:], start[:, of_sums:], out=moved)
 
 
-def padded_examples(count: int) -> int:
-    """The number K of examples that a dual form for ``count`` of them has room for: 16, 24, 32, 48, 64, ...
+def padded_examples(counts: Tensor) -> Tensor:
+    """The least of 16, 24, 32, 48, 64, 96, ... that are not below ``counts``, int64 both.
 
-    Examples of zeros fill up. Memory for training is kept for every K, so there are few of them.
+    Devices whose dual forms have room for as many examples train together, so there are few such numbers.
     """
-    power = 16
-    while power < count:
-        if 3 * power // 2 >= count:
-            return 3 * power // 2
-        power *= 2
-    return power
+    powers = 2 ** torch.arange(4, 40)
+    numbers = torch.stack([powers, 3 * powers // 2], dim=1).flatten()
+    return numbers[torch.searchsorted(numbers, counts)]

@@ -117,7 +117,7 @@ def apply_model(
         them.
     """
     with torch.no_grad():
-        outputs = outputs_of(model, flat[None], features)[:, 0].contiguous()
+        outputs = outputs_of(model, flat[None], features)[:, 0]
         right = scoring.right(outputs, targets).double()
         loss = float(scoring.loss.of_examples(outputs, targets).sum())
     of_label = right.new_zeros(scoring.labels)

@@ -50,8 +50,11 @@ class StackedGradient(Protocol):
     def dropout_floats(self) -> int:
         """F, the number of uniform numbers that an example needs for its dropout masks; 0 without dropout."""
 
-    def scratch_floats(self, batch: int) -> int:
-        """An estimate of the float32 entries of memory that one model's step takes on ``batch`` examples."""
+    def scratch_floats(self, batch: int, *, clips_examples: bool = False) -> int:
+        """An estimate of the float32 entries of memory that one model's step takes on ``batch`` examples.
+
+        ``clips_examples``: whether the gradient of each is clipped.
+        """
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
         """Write flat vectors ``[n, M]`` to ``out`` in the packed order, in which steps keep parameters."""
@@ -169,11 +172,11 @@ class FunctionalGradient:
         """Number of uniform numbers that an example needs for its dropout masks; 0 without dropout."""
         return self._dropout.floats
 
-    def scratch_floats(self, batch: int) -> int:
+    def scratch_floats(self, batch: int, *, clips_examples: bool = False) -> int:
         """An estimate of the float32 entries of memory that one model's step takes on ``batch`` examples.
 
-        They are its gradient and what autograd saves; with dropout, uniform numbers, masks, and the inputs
-        and masks that autograd saves too.
+        They are its gradient and what autograd saves, with and without clips of examples; with dropout,
+        uniform numbers, masks, and the inputs and masks that autograd saves too.
         """
         saved = 0
 

@@ -40,6 +40,7 @@ class GroupedConvolution:
         self.size, self.blocks, self.out_shape = self._product.size, sizes.blocks, sizes.out_shape
         image, pixels = math.prod(sizes.image) * sizes.channels, math.prod(sizes.pixels) * sizes.outputs
         self.floats = 2 * (image + pixels)
+        self.floats_of_clip = math.prod(sizes.pixels) * sizes.patch  # patches, where examples are clipped
         self._zeros = Constant(0.0)
         self._images = self._kernels = self._patches = torch.empty(0)
 
@@ -221,8 +222,9 @@ def _grouped(images: Tensor, tape: Tape) -> Tensor:
     Grouped: the channels of all devices side by side, ``[B, n C, H, W]``, channels-last in memory.
     """
     grouped = images.permute(1, 2, 3, 0, 4)
-    if not grouped.is_contiguous():  # as it is with one device
-        memory = tape.empty(images, *grouped.shape)
+    is_grouped = grouped.is_contiguous()  # as with one device; a tape asks for its tensors all the same
+    memory = tape.empty(images, *(0 if is_grouped else side for side in grouped.shape))
+    if not is_grouped:
         tape.append(partial(memory.copy_, grouped))
         grouped = memory
     return grouped.flatten(3).movedim(-1, 1)

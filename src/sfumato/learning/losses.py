@@ -89,7 +89,7 @@ def _sign_of_error(outputs: Tensor, targets: Tensor, out: Tensor) -> None:
 
 def cross_entropies(outputs: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of every example, ``[B]``, of logits ``[B, classes]`` and labels ``[B]``."""
-    if outputs.shape[1] >= _FEW_CLASSES:
+    if outputs.shape[1] >= _FEW_CLASSES or outputs.is_cuda:
         return functional.cross_entropy(outputs, labels, reduction="none")
     return functional.cross_entropy(outputs.mT.unsqueeze(0), labels.unsqueeze(0), reduction="none")[0]
 

@@ -99,6 +99,8 @@ class SequentialGradient:
         self._layers, self._shape, self._write_gradient = layers, shape, write_gradient
         self._forward_memory, self._backward_memory = Memory(), Memory()
         self._example_floats = math.prod(shape) + sum(layer.floats for layer in layers)
+        groups = [layer for layer in layers if isinstance(layer, GroupedConvolution)]
+        self._clip_floats = sum(layer.floats_of_clip for layer in groups)
         stops = [sum(layer.size for layer in layers[: i + 1]) for i in range(len(layers))]
         self._spans = list(pairwise([0, *stops]))
         self._dropout = [layer for layer in layers if isinstance(layer, DropoutLayer)]
@@ -110,9 +112,12 @@ class SequentialGradient:
         """Number of uniform numbers that an example needs for its dropout masks; 0 without dropout."""
         return sum(layer.call.size for layer in self._dropout)
 
-    def scratch_floats(self, batch: int) -> int:
-        """An estimate of the float32 entries of memory that one model's step takes on ``batch`` examples."""
-        return batch * self._example_floats
+    def scratch_floats(self, batch: int, *, clips_examples: bool = False) -> int:
+        """An estimate of the float32 entries of memory that one model's step takes on ``batch`` examples.
+
+        ``clips_examples``: whether the gradient of each is clipped.
+        """
+        return batch * (self._example_floats + clips_examples * self._clip_floats)
 
     def pack(self, flat: Tensor, out: Tensor) -> None:
         """Write flat vectors ``[n, M]`` to ``out`` in packed order (images and kernels channels-last)."""
@@ -227,7 +232,7 @@ def _convolution(module: nn.Conv2d, sizes: ConvolutionSizes) -> PatchConvolution
     """
     overlap = max(sizes.kernel) > sizes.stride
     many = math.prod(sizes.pixels) * sizes.patch >= _MANY_IN_PATCHES
-    has_onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    has_onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled  # type: ignore[no-untyped-call]
     if many and overlap and has_onednn and not module.weight.is_cuda:
         return GroupedConvolution(sizes)
     return PatchConvolution(sizes)

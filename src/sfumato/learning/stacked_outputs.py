@@ -89,4 +89,4 @@ def _outputs_of_chain(model: nn.Module, named: Mapping[str, Tensor], features: T
             x = x.relu()
         elif isinstance(module, nn.Flatten) and shared:
             x = x.flatten(1)
-    return x.transpose(0, 1)
+    return x.transpose(0, 1).contiguous()

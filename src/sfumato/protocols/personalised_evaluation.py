@@ -121,7 +121,7 @@ def scores_by_label(
         part, some = job
         x, y = features[part], labels[part]
         with torch.no_grad():  # every thread has a switch of its own
-            outputs = outputs_of(model, models[some], x).contiguous()
+            outputs = outputs_of(model, models[some], x)
             every = y.repeat_interleave(outputs.shape[1])
             loss = cross_entropies(outputs.flatten(0, 1), every).view(len(y), -1)
             right = outputs.argmax(dim=2) == y.unsqueeze(1)
