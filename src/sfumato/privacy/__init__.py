@@ -17,6 +17,7 @@ It imports nothing else of this project, and no torch, pandas or pydantic. Every
     losses/             privacy losses: Gaussians in closed form, distributions of losses, composition
     noise_scale         the factor on all noise that meets a target
     privacy_filter      budgets for rounds that are chosen from earlier releases
+    kept_results        results by key, the latest ones
     guarantee           a bound with everything that has to be said of it
     certificate         what each ε follows from, as JSON for a checker (docs/certificates.md)
     claim               a paper's claim beside the rigorous figure

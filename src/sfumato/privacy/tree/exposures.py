@@ -29,13 +29,14 @@ from typing import Literal
 
 import numpy as np
 
+from sfumato.privacy.kept_results import Kept
 from sfumato.privacy.observers import Party
 from sfumato.privacy.received import CoalitionView, fixed_draw, hides_draw, noise_is_draw_independent
 from sfumato.privacy.release import DrawnNoise, DrawnReleases, Exposure, Release
 from sfumato.privacy.sampling import Sampling
 from sfumato.privacy.tree.facts import TreeFacts, TreeNoise
 from sfumato.privacy.tree.shape import FloatArray, IntArray
-from sfumato.privacy.tree.views import Kept, view_of_coalition
+from sfumato.privacy.tree.views import view_of_coalition
 
 _KEPT = 1 << 12  # views, variances and releases
 

@@ -14,6 +14,7 @@ import numpy as np
 from sfumato.privacy.charges import bound_epsilon, ways_to_charge
 from sfumato.privacy.dominance import Ways
 from sfumato.privacy.guarantee import EpsilonBound
+from sfumato.privacy.kept_results import Kept
 from sfumato.privacy.observers import PairClass, Party, UnitClass, unit_classes
 from sfumato.privacy.received import CoalitionView
 from sfumato.privacy.records import RecordReleases, noised_steps, releases_by_batches
@@ -26,7 +27,7 @@ from sfumato.privacy.tree.folded_pairs import FoldedPairs
 from sfumato.privacy.tree.ledger import tree_as_json
 from sfumato.privacy.tree.pair_classes import TreePairs
 from sfumato.privacy.tree.shape import BoolArray, IntArray
-from sfumato.privacy.tree.views import Kept, view_of_coalition
+from sfumato.privacy.tree.views import view_of_coalition
 
 
 @dataclass(frozen=True)

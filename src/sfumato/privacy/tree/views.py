@@ -1,12 +1,8 @@
-"""What a coalition receives at an aggregation of a tree, and what its members send there.
-
-And results that are kept for other coalitions (`Kept`).
-"""
+"""What a coalition receives at an aggregation of a tree, and what its members send there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,31 +10,6 @@ from sfumato.privacy.observers import Party
 from sfumato.privacy.received import CoalitionView
 from sfumato.privacy.tree.facts import AggregationFacts, TreeFacts
 from sfumato.privacy.tree.shape import BoolArray
-
-_Result = TypeVar("_Result")
-
-
-class Kept(Generic[_Result]):
-    """Results by key, the latest ones.
-
-    `functools.lru_cache` of a method, kept on the object of the method, makes a reference cycle: whatever was
-    computed then stays in memory until the garbage collector finds it. This refers to keys and results only.
-    """
-
-    def __init__(self, most: int) -> None:
-        """``most``: how many results are kept, at least 1."""
-        self._most = most
-        self._found: dict[Hashable, _Result] = {}
-
-    def once(self, key: Hashable, compute: Callable[[], _Result]) -> _Result:
-        """The result for ``key``: a kept one, or that of ``compute()``, in whose place the oldest may go."""
-        if key in self._found:
-            return self._found[key]
-        result = compute()
-        if len(self._found) >= self._most:
-            self._found.pop(next(iter(self._found)), None)  # another thread may have done so
-        self._found[key] = result
-        return result
 
 
 def view_of_coalition(facts: TreeFacts, coalition: Sequence[Party], step: AggregationFacts) -> CoalitionView:
