@@ -237,6 +237,15 @@ SPECS = {
     "an odd number of parameters": spec_of(
         model=ODD, topology={"kind": "tree", "edges": 3, "devices_per_edge": 5}
     ),
+    "dual forms": spec_of(
+        data={"source": "digits"},
+        model={"kind": "mlp", "hidden": 160},
+        topology={"kind": "tree", "edges": 3, "devices_per_edge": 20},
+        trust={"trusted_edges": [1]},
+        training={"rounds": 3, "local_epochs": 6, "batch_size": 5, "learning_rate": 0.1},
+        protocol="hfl-dp",
+        privacy={"delta": 1e-5, "clip": {"kind": "update", "norm": 1.0}, "noise": {"multiplier": 1.0}},
+    ),
     "Poisson batches": VARIANTS["Poisson mini-batches"],
     "clips of examples": VARIANTS["clips of examples"],
     "noise at every step": VARIANTS["noise at every step"],

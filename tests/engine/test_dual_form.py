@@ -172,6 +172,26 @@ def test_bytes_do_not_depend_on_threads_memory_and_which_tiles_are_trained(
     assert all(torch.equal(found[0], other) for other in found[1:])
 
 
+class Source:
+    def __init__(self, values: Tensor) -> None:
+        self.values = values.numpy()
+        self.shape, self.dtype = self.values.shape, self.values.dtype
+
+    def take(self, rows: np.ndarray, out: np.ndarray) -> None:
+        out[:] = self.values[rows]
+
+
+def test_features_that_are_taken_give_the_same_bytes() -> None:
+    model, (features, labels) = mlp(), data_of(SHAPE, examples=sum(RAGGED))
+    batches, task = epochs_of(RAGGED), LocalTask(LocalSGD(0.05), FlatClip(1.0))
+    in_memory = trained(model, (features, labels), task, batches)
+    start, group_of = ParameterLayout.of(model).read(model)[None], torch.zeros(len(RAGGED), dtype=torch.long)
+    engine = LocalEngine(model, Source(features), labels, SETTINGS)
+    assert form_of(model, features).rooms(task.sgd, batches).any()
+    taken = torch.cat([chunk.updates for chunk in engine.train(task, start, group_of, batches)])
+    assert torch.equal(taken, in_memory)
+
+
 def test_a_device_that_diverges_changes_no_other() -> None:
     model, (features, labels) = mlp(), data_of(SHAPE, examples=sum(RAGGED))
     batches = epochs_of(RAGGED)

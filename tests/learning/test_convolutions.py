@@ -153,6 +153,7 @@ def test_the_gradient_of_one_output_pixel_is_the_kernel_where_it_was_applied(str
 
 
 REAL = [
+    ConvolutionSizes(1, (28, 28), 16, (5, 5), 2, 2, has_bias=True, channels_last=False),
     ConvolutionSizes(16, (14, 14), 32, (5, 5), 2, 2, has_bias=True, channels_last=True),
     ConvolutionSizes(3, (15, 16), 20, (5, 3), 1, 2, has_bias=True, channels_last=False),
     ConvolutionSizes(6, (10, 10), 16, (3, 3), 2, 1, has_bias=True, channels_last=True),
@@ -161,9 +162,12 @@ REAL = [
 
 @pytest.mark.parametrize("sizes", REAL)
 @pytest.mark.parametrize("value", [7.0, torch.nan, torch.inf])
-def test_an_example_changes_no_bit_of_another_one(sizes: ConvolutionSizes, value: float) -> None:
+@pytest.mark.parametrize("examples", [5, 33])
+def test_an_example_changes_no_bit_of_another_one(
+    sizes: ConvolutionSizes, value: float, examples: int
+) -> None:
     """What docs/accounting.md, *Rounding*, assumes of passes through a model; and the same for devices."""
-    case, generator = Case(sizes, 3, 5), torch.Generator().manual_seed(0)
+    case, generator = Case(sizes, 3, examples), torch.Generator().manual_seed(0)
     found = bound(GroupedConvolution(sizes), case, (Memory(), Memory()))
     for own in (found.x, found.parameters, found.dy, found.target):
         own.copy_(torch.randn(own.shape, generator=generator))
@@ -174,11 +178,32 @@ def test_an_example_changes_no_bit_of_another_one(sizes: ConvolutionSizes, value
     found.target.copy_(start)
     found.x[1, 3], found.dy[1, 3] = value, value
     found.run()
-    others = torch.ones(3, 5, dtype=torch.bool)
+    others = torch.ones(3, examples, dtype=torch.bool)
     others[1, 3] = False
     assert torch.equal(found.y[others], y[others])
     assert not torch.equal(found.y[1, 3], y[1, 3])
     assert dx is None or torch.equal(found.dx[others], dx[others])
+    assert torch.equal(found.target[[0, 2]], target[[0, 2]])
+
+
+@pytest.mark.parametrize("sizes", REAL)
+@pytest.mark.parametrize("value", [7.0, torch.nan, torch.inf])
+def test_a_device_whose_model_diverges_changes_no_bit_of_another_one(
+    sizes: ConvolutionSizes, value: float
+) -> None:
+    case, generator = Case(sizes, 3, 5), torch.Generator().manual_seed(0)
+    found = bound(GroupedConvolution(sizes), case, (Memory(), Memory()))
+    for own in (found.x, found.parameters, found.dy, found.target):
+        own.copy_(torch.randn(own.shape, generator=generator))
+    start = found.target.clone()
+    found.run()
+    y, target, dx = found.y.clone(), found.target.clone(), None if found.dx is None else found.dx.clone()
+    found.target.copy_(start)
+    found.parameters[1] = value
+    found.run()
+    assert torch.equal(found.y[[0, 2]], y[[0, 2]])
+    assert not torch.equal(found.y[1], y[1])
+    assert dx is None or torch.equal(found.dx[[0, 2]], dx[[0, 2]])
     assert torch.equal(found.target[[0, 2]], target[[0, 2]])
 
 
