@@ -55,7 +55,7 @@ class LocalEngine:
         self._no_features = self._examples.none[0]
         self._dual = DualForm.of(model, self._no_features, loss)
         self._idle: dict[int, list[TrainingMemory]] = {}
-        self._floats: dict[tuple[int, int, bool], int] = {}
+        self._floats: dict[tuple[int, int], tuple[int, int]] = {}
 
     def owners(self, task: LocalTask, batches: BatchPlan) -> list[IntArray]:
         """One list with the indices of all P devices of ``batches``, as there is one rank."""
@@ -136,11 +136,12 @@ class LocalEngine:
             width: examples of the widest batch.
             room: of the dual form; 0 for none.
         """
-        clips = task.sgd.example_clip is not None
-        if (room, width, clips) not in self._floats:
+        if (room, width) not in self._floats:
             memory = self._borrow(room)
-            self._floats[room, width, clips] = memory.gradient.scratch_floats(width, clips_examples=clips)
+            scratch = memory.gradient.scratch_floats
+            self._floats[room, width] = scratch(width), scratch(width, clips_examples=True)
             self._idle[room].append(memory)
+        floats, with_clip = self._floats[room, width]
         size, beside = self._layout.total, 0
         if room and self._dual is not None:
             size = self._dual.parameters(size, room)
@@ -151,8 +152,11 @@ class LocalEngine:
         vectors_a_device = (
             3 + extra_vectors + (task.sgd.step_clip is not None or noisy or adam) + 2 * noisy + 3 * adam
         )
-        in_cache = vectors_a_device * 4 * size + 4 * self._floats[room, width, clips]
-        # drifts, and where they began, are passed over once a step: they need not stay in the cache
+        in_cache = vectors_a_device * 4 * size + 4 * floats
+        # drifts, where they began and what clips of examples keep are passed over once a step: they need not
+        # stay in the cache
+        if task.sgd.example_clip is not None:
+            beside += 4 * (with_clip - floats)
         bytes_a_device = in_cache + 2 * drifts * 4 * size + beside
         most_devices = max(1, (_CUDA_TILE_BYTES if self._on_cuda else _TILE_BYTES) // in_cache)
         return most_devices, most_devices * bytes_a_device

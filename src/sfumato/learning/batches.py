@@ -74,9 +74,9 @@ class BatchPlan:
     @cached_property
     def distinct(self) -> Tensor:
         """How many rows of the data set each device uses, int64 ``[P]``."""
-        rows = torch.where(self.used, self.rows, -1).flatten(1).sort(dim=1).values
-        padded = torch.nn.functional.pad(rows, (1, 0), value=-1)
-        return (padded.diff(dim=1) != 0).sum(dim=1)
+        rows = torch.where(self.used, self.rows, -1).flatten(1).numpy()
+        rows.sort(axis=1)  # many times as fast as torch's
+        return torch.from_numpy((np.diff(rows, axis=1, prepend=-1) != 0).sum(axis=1))
 
     def of(self, devices: slice | Tensor) -> BatchPlan:
         """The plan of some of the P devices, in the order given; ``devices``: a slice, or int64 ``[p]``."""

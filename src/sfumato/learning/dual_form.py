@@ -33,6 +33,8 @@ from sfumato.learning.training_memory import StartModels
 # multiplications, up to 2 times in layers of few weights.
 _SHARE, _FEWEST_WEIGHTS = 0.7, 1 << 13
 
+_ROOMS = torch.tensor([factor << power for power in range(3, 40) for factor in (2, 3)])
+
 
 @dataclass(frozen=True)
 class DualForm:
@@ -256,6 +258,4 @@ def padded_examples(counts: Tensor) -> Tensor:
 
     Devices whose dual forms have room for as many examples train together, so there are few such numbers.
     """
-    powers = 2 ** torch.arange(4, 40)
-    numbers = torch.stack([powers, 3 * powers // 2], dim=1).flatten()
-    return numbers[torch.searchsorted(numbers, counts)]
+    return _ROOMS[torch.searchsorted(_ROOMS, counts)]

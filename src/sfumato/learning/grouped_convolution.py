@@ -19,9 +19,9 @@ _backward = torch.ops.aten.convolution_backward
 class GroupedConvolution:
     """A convolution, of n devices as n groups of one convolution by the library; see `layers.Layer`.
 
-    On a CPU this takes about half the time of products with patches: no patches are copied or added up, and
-    oneDNN's convolutions are up to twice as fast as batched products. Its results are new memory, which is
-    copied to that of the tape; a GPU takes `PatchConvolution`.
+    On a CPU with AVX-512 this takes about half the time of products with patches: no patches are copied or
+    added up, and oneDNN's convolutions are up to twice as fast as batched products. Its results are new
+    memory, which is copied to that of the tape; a GPU takes `PatchConvolution`.
 
     *Input gradient.* With a stride of s the padded input is taken apart into s x s phases: pixels whose row
     and column have the same remainder by s. Phases are channels of an image that is s times smaller each way,

@@ -224,11 +224,11 @@ def as_layers(model: nn.Module, shape: Shape) -> list[Layer] | None:
 def _convolution(module: nn.Conv2d, sizes: ConvolutionSizes) -> PatchConvolution | GroupedConvolution:
     """The form of a convolution that is the fastest for its sizes and the device that ``module`` is on.
 
-    On a CPU oneDNN's convolutions take about half the time of products with patches. They take some
-    microseconds more for each call and each device's kernels, so products stay where an example has few
-    patches; and where windows do not overlap, as torch would ask oneDNN for a convolution of single pixels or
-    not by the number of threads, and bits could change with them. A GPU takes products: they are few
-    operations, all over memory that a captured graph can read again.
+    On a CPU it is groups of one convolution (see `GroupedConvolution`). They take some microseconds more for
+    each call and each device's kernels, so products stay where an example has few patches; and where windows
+    do not overlap, as torch would ask oneDNN for a convolution of single pixels or not by the number of
+    threads, and bits could change with them. A GPU takes products: they are few operations, all over memory
+    that a captured graph can read again.
     """
     overlap = max(sizes.kernel) > sizes.stride
     many = math.prod(sizes.pixels) * sizes.patch >= _MANY_IN_PATCHES
