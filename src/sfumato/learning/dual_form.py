@@ -21,11 +21,19 @@ from torch import Tensor, nn
 
 from sfumato.learning.batches import BatchPlan
 from sfumato.learning.gradients import StackedGradient
-from sfumato.learning.layers import Block, FlattenLayer, LinearLayer, ParameterSlot, Shape
+from sfumato.learning.layers import (
+    Block,
+    FlattenLayer,
+    LinearLayer,
+    ParameterSlot,
+    Product,
+    Shape,
+    blocks_of,
+)
 from sfumato.learning.local_training import LocalSGD
 from sfumato.learning.losses import Loss, WriteGradient
 from sfumato.learning.sequential import SequentialGradient, as_layers
-from sfumato.learning.tape import Constant, Tape, add_product_
+from sfumato.learning.tape import Tape
 from sfumato.learning.training_memory import StartModels
 
 # A device is trained in the dual form where that takes less than this share of the multiplications, and for
@@ -46,6 +54,7 @@ class DualForm:
         shape: of an example, of D numbers in all.
         inputs: D.
         outputs: H, of the first layer.
+        has_bias: whether that layer has a bias.
     """
 
     model: nn.Module
@@ -53,6 +62,7 @@ class DualForm:
     shape: Shape
     inputs: int
     outputs: int
+    has_bias: bool
 
     @classmethod
     def of(cls, model: nn.Module, features: Tensor, loss: Loss) -> DualForm | None:
@@ -67,7 +77,7 @@ class DualForm:
         linear = _first_linear(as_layers(model, shape) or [])
         if linear is None or linear.inputs * linear.outputs < _FEWEST_WEIGHTS:
             return None
-        return cls(model, loss.write_gradient, shape, linear.inputs, linear.outputs)
+        return cls(model, loss.write_gradient, shape, linear.inputs, linear.outputs, linear.has_bias)
 
     def rooms(self, sgd: LocalSGD, batches: BatchPlan) -> Tensor:
         """For how many examples the dual form of each device has room, int64 ``[P]``; 0: it is not in one.
@@ -88,9 +98,10 @@ class DualForm:
         """Gradients of the models of devices whose dual form has room for ``room`` examples."""
         layers = as_layers(self.model, self.shape) or []
         number = next(i for i, layer in enumerate(layers) if isinstance(layer, LinearLayer))
-        linear = layers[number]
-        first = DualLayer(room, self.outputs, has_bias=linear.size > self.inputs * self.outputs)
-        return SequentialGradient([first, *layers[number + 1 :]], (first.inputs,), self.write_gradient)
+        first = DualLayer(room, self.outputs, has_bias=self.has_bias)
+        return SequentialGradient(
+            [first, *layers[number + 1 :]], (self.inputs_of(room),), self.write_gradient
+        )
 
     def inputs_of(self, room: int) -> int:
         """Numbers that come into the first layer for one example; ``room`` as in `gradient`."""
@@ -110,7 +121,7 @@ def _first_linear(layers: Sequence[object]) -> LinearLayer | None:
 
 
 class DualLayer:
-    """A linear layer in its dual form; see the module.
+    """A linear layer in its dual form; see the module. Its weights are A^T ``[H, K]``.
 
     What comes in for an example is its row of ``X X^T``, its row of ``X W_0^T``, and 1 at its own place among
     the K examples, 0 at the others.
@@ -122,27 +133,20 @@ class DualLayer:
     """
 
     def __init__(self, room: int, outputs: int, *, has_bias: bool) -> None:
-        self._room, self._outputs, self._has_bias = room, outputs, has_bias
-        self.inputs = 2 * room + outputs
-        self.size = (room + has_bias) * outputs
-        weight: Block = ((room, outputs), (0, 1))
-        self.blocks: Sequence[Block] = [weight, *([((outputs,), (0,))] if has_bias else [])]
-        self.floats = outputs
+        self._parts = [room, outputs, room]
+        self._product = Product(room, outputs, has_bias=has_bias)
+        self.size, self.floats = self._product.size, outputs
+        self.blocks: Sequence[Block] = blocks_of((outputs, room), (0, 1), has_bias=has_bias)
         self._which = torch.empty(0)
-        self._ones = Constant(1.0)
 
     def forward(self, x: Tensor, slot: ParameterSlot, tape: Tape) -> Tensor:
         """Record on ``tape`` the output for ``x`` ``[n, B, 2 K + H]``; returns its ``[n, B, H]``.
 
         ``slot``: holds A and the bias of the n models.
         """
-        products, outputs, self._which = x.split_with_sizes([self._room, self._outputs, self._room], dim=2)
-        y = tape.empty(x, *x.shape[:2], self._outputs)
-        if self._has_bias:
-            tape.append(partial(torch.add, outputs, self._bias(slot.parameters), out=y))
-        else:
-            tape.append(partial(y.copy_, outputs))
-        tape.append(partial(y.baddbmm_, products, self._coefficients(slot.parameters)))
+        products, at_start, self._which = x.split_with_sizes(self._parts, dim=2)
+        y = self._product.forward(products, slot, tape)
+        tape.append(partial(y.add_, at_start))
         return y
 
     def backward(self, dy: Tensor, slot: ParameterSlot, tape: Tape, *, wants_dx: bool) -> Tensor:
@@ -150,20 +154,8 @@ class DualLayer:
 
         And to the bias. It is the first layer of a chain: returns ``dy``, whatever ``wants_dx``.
         """
-        target = self._coefficients(slot.target)
-        tape.append(partial(add_product_, target, self._which.mT, dy, slot.keep, slot.scale))
-        if self._has_bias:
-            ones = self._ones.at_least(dy, len(dy) * dy.shape[1]).view(len(dy), 1, -1)
-            tape.append(partial(add_product_, self._bias(slot.target), ones, dy, slot.keep, slot.scale))
+        self._product.add_gradients(dy, self._which, slot, tape)
         return dy
-
-    def _coefficients(self, vectors: Tensor) -> Tensor:
-        """A ``[n, K, H]`` in packed vectors ``[n, M]`` of the layer, as a view."""
-        return torch.unflatten(vectors[:, : self._room * self._outputs], 1, (self._room, self._outputs))
-
-    def _bias(self, vectors: Tensor) -> Tensor:
-        """The biases ``[n, 1, H]`` in packed vectors of the layer, as a view."""
-        return vectors[:, None, self._room * self._outputs :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,8 +238,8 @@ class DualTile:
         """
         inputs, outputs, of_sums = self.form.inputs, self.form.outputs, self.room * self.form.outputs
         weights = torch.unflatten(update[:, : inputs * outputs], 1, (outputs, inputs))
-        sums = torch.unflatten(trained[:, :of_sums], 1, (self.room, outputs))
-        weights.baddbmm_(sums.mT, self._inputs, beta=0.0)
+        sums = torch.unflatten(trained[:, :of_sums], 1, (outputs, self.room))
+        weights.baddbmm_(sums, self._inputs, beta=0.0)
         rest = update[:, inputs * outputs :]
         for start, end, moved in self.starts.with_rows_of(trained, rest):
             torch.sub(end[:, of_sums:], start[:, of_sums:], out=moved)
