@@ -27,8 +27,8 @@ from contextlib import AbstractContextManager
 import numpy as np
 import torch
 from opacus_loop import opacus_loop
-from torch import Tensor, nn
-from workload import BATCH, CLIP, EPOCHS, FLOOR_BATCH, LEARNING_RATE, MODELS, Workload
+from torch import Tensor
+from workload import BATCH, CLIP, EPOCHS, FLOOR_BATCH, LEARNING_RATE, MODELS, Workload, sgd_step
 
 from sfumato.engine.base import EngineSettings, LocalTask
 from sfumato.engine.local import LocalEngine
@@ -158,7 +158,7 @@ def _floor(work: Workload) -> Callable[[], object]:
         with repeatable_arithmetic("cuda"):
             for _ in range(EPOCHS):
                 for rows in own[torch.randperm(len(own), device="cuda")].split(FLOOR_BATCH):
-                    _step(network, optimizer, features[rows], labels[rows])
+                    sgd_step(network, optimizer, features[rows], labels[rows])
 
     return run
 
@@ -177,18 +177,12 @@ def _loop(work: Workload) -> Callable[[], object]:
                 own = torch.from_numpy(work.devices[device]).cuda()
                 for _ in range(EPOCHS):
                     for rows in own[torch.randperm(len(own), device="cuda")].split(BATCH):
-                        _step(network, optimizer, features[rows], labels[rows])
+                        sgd_step(network, optimizer, features[rows], labels[rows])
                 update = layout.read(network) - model
                 total += update * (CLIP / update.norm()).clamp(max=1)
         return total
 
     return run
-
-
-def _step(network: nn.Module, optimizer: torch.optim.Optimizer, features: Tensor, labels: Tensor) -> None:
-    optimizer.zero_grad()
-    nn.functional.cross_entropy(network(features), labels).backward()
-    optimizer.step()
 
 
 def _report_noise() -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from workload import BATCH, CLIP, EPOCHS, LEARNING_RATE, MODELS, Workload
+from torch import Tensor
+from workload import BATCH, CLIP, EPOCHS, LEARNING_RATE, MODELS, Workload, sgd_step
 
 from sfumato.engine.base import EngineSettings, LocalTask
 from sfumato.engine.local import LocalEngine
@@ -55,9 +55,7 @@ def opacus_loop(work: Workload, device: str, devices: int) -> dict[str, Callable
             own = torch.from_numpy(work.devices[chosen]).to(device)
             for _ in range(EPOCHS):
                 for rows in own[torch.randperm(len(own), device=device)].split(BATCH):
-                    optimizer.zero_grad()
-                    nn.functional.cross_entropy(network(features[rows]), labels[rows]).backward()
-                    optimizer.step()
+                    sgd_step(network, optimizer, features[rows], labels[rows])
             total += own_layout.read(network._module) - model
         return total
 

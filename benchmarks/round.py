@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 from workload import (
     BATCH,
     CLIP,
@@ -23,6 +22,7 @@ from workload import (
     LEARNING_RATE,
     NOISE_MULTIPLIER,
     Workload,
+    sgd_step,
 )
 
 from sfumato.engine.base import EngineSettings, LocalTask
@@ -103,7 +103,7 @@ def _loop(work: Workload) -> Callable[[], float]:
             features, labels = work.features[own], work.labels[own]
             for _ in range(EPOCHS):
                 for rows in torch.randperm(len(own), generator=generator).split(BATCH):
-                    _step(network, optimizer, features[rows], labels[rows])
+                    sgd_step(network, optimizer, features[rows], labels[rows])
             update = layout.read(network) - model
             total += update * (CLIP / update.norm()).clamp(max=1)
         model.add_(_noised_mean(total, len(work.chosen), generator))
@@ -120,17 +120,9 @@ def _floor(work: Workload) -> Callable[[], float]:
     def run() -> None:
         for _ in range(EPOCHS):
             for rows in own[torch.randperm(len(own), generator=generator)].split(FLOOR_BATCH):
-                _step(network, optimizer, work.features[rows], work.labels[rows])
+                sgd_step(network, optimizer, work.features[rows], work.labels[rows])
 
     return _timed(run)
-
-
-def _step(
-    network: nn.Module, optimizer: torch.optim.Optimizer, features: torch.Tensor, labels: torch.Tensor
-) -> None:
-    optimizer.zero_grad()
-    nn.functional.cross_entropy(network(features), labels).backward()
-    optimizer.step()
 
 
 @contextmanager

@@ -39,3 +39,10 @@ class Workload:
             rng.choice(DEVICES, CHOSEN, replace=False),
             build_model(kind, shape=data.train_features.shape[1:], classes=10, seed=0, hidden=200),
         )
+
+
+def sgd_step(network: nn.Module, optimizer: torch.optim.Optimizer, features: Tensor, labels: Tensor) -> None:
+    """One step of plain PyTorch on a mini-batch: the mean of its cross-entropies."""
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(network(features), labels).backward()
+    optimizer.step()
